@@ -1,0 +1,14 @@
+//! Who is calling, and what they may do: tokens and their hashes, roles, callers, credentials.
+//!
+//! Nothing here knows how a token arrives or where its hash is stored. A [`Token`] cannot be printed by
+//! accident: its `Debug` hides it, it has no `Display`, and only [`Token::reveal`] gives the text.
+
+mod caller;
+mod role;
+mod token;
+
+pub use caller::{Caller, Credential, Generation, Standing};
+pub use role::{Action, Role, RoleError, RoleKind};
+pub use token::{
+    NewToken, Token, TokenError, TokenHash, TokenId, TokenName, TokenNameError, TokenRecord,
+};

@@ -1,0 +1,292 @@
+//! The decision: stored state and commands in, changed state and outcomes out.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    Amount, Command, DefaultPolicy, IfMatch, Item, KeptAnswer, Keyed, Limit, Operation, Pair,
+    Policy, Quota, Resource, State, Timestamp, Window,
+};
+
+/// What became of a command. A refusal changed nothing.
+pub type Outcome = Result<Decided, Refusal>;
+
+/// A command that succeeded, now or under the same key before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decided {
+    /// The answer.
+    pub answer: Answer,
+    /// Whether this is the kept answer of an earlier request, so that nothing was counted now.
+    pub replayed: bool,
+}
+
+/// The answer to a command that succeeded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// To consume, refund, reset and to setting a policy: the quota afterwards.
+    Quota(Quota),
+    /// To a batch: the quota of each item after the whole batch, in the order of the items.
+    Quotas(Vec<Quota>),
+    /// To setting a default: the default.
+    Default(DefaultPolicy),
+    /// To deleting a policy or a default.
+    Deleted,
+}
+
+/// Why a command changed nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// Another request was answered under this key.
+    KeyReused,
+    /// No policy and no default for a pair, or no policy or default to delete.
+    NotFound,
+    /// The policy is not in the state that the caller named.
+    PreconditionFailed,
+    /// More than the whole limit: it could never be granted. The positions of the items concerned, 0
+    /// for a single consume.
+    AmountExceedsLimit(Vec<usize>),
+    /// The units do not fit into what is left of the window.
+    Exhausted(Quota),
+    /// The batch does not fit: each item in the order of the request.
+    BatchExhausted(Vec<DeniedItem>),
+}
+
+/// One item of a batch that was denied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeniedItem {
+    /// What the item asked for.
+    pub amount: Amount,
+    /// The pair's quota; `allowed` tells whether that pair alone would have fitted.
+    pub quota: Quota,
+}
+
+/// Decides `commands` in their order at the instant `now` and applies what they change to `state`.
+///
+/// A later command sees what an earlier one changed. `state` must hold what a store has for all that
+/// [`State::needed_by`] named. Under one policy the grants of a pair in a window never sum past its limit.
+#[must_use]
+pub fn decide_batch<'a>(
+    state: &mut State,
+    commands: impl IntoIterator<Item = &'a Command>,
+    now: Timestamp,
+) -> Vec<Outcome> {
+    commands
+        .into_iter()
+        .map(|command| decide(state, command, now))
+        .collect()
+}
+
+fn decide(state: &mut State, command: &Command, now: Timestamp) -> Outcome {
+    let Some(keyed) = command.keyed() else {
+        return answered_now(apply(state, &command.operation, now));
+    };
+    let fingerprint = command.operation.fingerprint();
+    match state.kept_under(&keyed) {
+        Some(kept) if kept.fingerprint == fingerprint => Ok(Decided {
+            answer: kept.answer.clone(),
+            replayed: true,
+        }),
+        Some(_) => Err(Refusal::KeyReused),
+        None => {
+            let answer = apply(state, &command.operation, now)?;
+            keep(state, keyed, KeptAnswer { fingerprint, answer })
+        }
+    }
+}
+
+fn answered_now(answer: Result<Answer, Refusal>) -> Outcome {
+    answer.map(|answer| Decided {
+        answer,
+        replayed: false,
+    })
+}
+
+fn keep(state: &mut State, keyed: Keyed, kept: KeptAnswer) -> Outcome {
+    let answer = kept.answer.clone();
+    state.keep(keyed, kept);
+    answered_now(Ok(answer))
+}
+
+fn apply(state: &mut State, operation: &Operation, now: Timestamp) -> Result<Answer, Refusal> {
+    match operation {
+        Operation::Consume { pair, amount } => consume(state, pair, *amount, now),
+        Operation::ConsumeBatch { items } => consume_batch(state, items, now),
+        Operation::Refund { pair, amount } => refund(state, pair, *amount, now),
+        Operation::Reset { pair } => reset(state, pair, now),
+        Operation::SetPolicy {
+            pair,
+            window,
+            limit,
+            if_match,
+        } => set_policy(state, pair, (*window, *limit), if_match.as_ref(), now),
+        Operation::DeletePolicy { pair, if_match } => {
+            delete_policy(state, pair, if_match.as_ref())
+        }
+        Operation::SetDefault {
+            resource,
+            window,
+            limit,
+        } => Ok(set_default(state, resource, *window, *limit, now)),
+        Operation::DeleteDefault { resource } => delete_default(state, resource),
+    }
+}
+
+fn consume(
+    state: &mut State,
+    pair: &Pair,
+    amount: Amount,
+    now: Timestamp,
+) -> Result<Answer, Refusal> {
+    let mut quota = check(state, pair, now)?;
+    if amount.get() > quota.limit().get() {
+        return Err(Refusal::AmountExceedsLimit(vec![0]));
+    }
+    if amount.get() > quota.remaining() {
+        quota.allowed = false;
+        return Err(Refusal::Exhausted(quota));
+    }
+    state
+        .pair_mut(pair)
+        .usage
+        .add(&quota.span(), amount.get());
+    quota.usage = quota.usage.saturating_add(amount.get());
+    quota.allowed = true;
+    Ok(Answer::Quota(quota))
+}
+
+fn consume_batch(state: &mut State, items: &[Item], now: Timestamp) -> Result<Answer, Refusal> {
+    /// The items of one pair, summed.
+    struct Wanted {
+        quota: Quota,
+        units: u64,
+    }
+    let mut wanted: BTreeMap<&Pair, Wanted> = BTreeMap::new();
+    for item in items {
+        if let Some(pair) = wanted.get_mut(&item.pair) {
+            pair.units = pair.units.saturating_add(item.amount.get());
+        } else {
+            let quota = check(state, &item.pair, now)?;
+            let units = item.amount.get();
+            wanted.insert(&item.pair, Wanted { quota, units });
+        }
+    }
+
+    let never_fits = |item: &Item| {
+        let pair = wanted.get(&item.pair);
+        pair.is_some_and(|pair| pair.units > pair.quota.limit().get())
+    };
+    let beyond_limit: Vec<usize> = items
+        .iter()
+        .enumerate()
+        .filter_map(|(position, item)| never_fits(item).then_some(position))
+        .collect();
+    if !beyond_limit.is_empty() {
+        return Err(Refusal::AmountExceedsLimit(beyond_limit));
+    }
+
+    let mut all_fit = true;
+    for pair in wanted.values_mut() {
+        pair.quota.allowed = pair.units <= pair.quota.remaining();
+        all_fit &= pair.quota.allowed;
+    }
+    if all_fit {
+        for (pair, wanted) in &mut wanted {
+            let span = wanted.quota.span();
+            state.pair_mut(pair).usage.add(&span, wanted.units);
+            wanted.quota.usage = wanted.quota.usage.saturating_add(wanted.units);
+        }
+    }
+
+    let quotas = items.iter().filter_map(|item| {
+        let pair = wanted.get(&item.pair)?;
+        Some((item.amount, pair.quota.clone()))
+    });
+    if all_fit {
+        Ok(Answer::Quotas(quotas.map(|(_, quota)| quota).collect()))
+    } else {
+        Err(Refusal::BatchExhausted(
+            quotas
+                .map(|(amount, quota)| DeniedItem { amount, quota })
+                .collect(),
+        ))
+    }
+}
+
+fn refund(
+    state: &mut State,
+    pair: &Pair,
+    amount: Amount,
+    now: Timestamp,
+) -> Result<Answer, Refusal> {
+    let span = check(state, pair, now)?.span();
+    state.pair_mut(pair).usage.refund(&span, amount.get());
+    check(state, pair, now).map(Answer::Quota)
+}
+
+fn reset(state: &mut State, pair: &Pair, now: Timestamp) -> Result<Answer, Refusal> {
+    let span = check(state, pair, now)?.span();
+    state.pair_mut(pair).usage.reset(&span);
+    check(state, pair, now).map(Answer::Quota)
+}
+
+fn set_policy(
+    state: &mut State,
+    pair: &Pair,
+    (window, limit): (Window, Limit),
+    if_match: Option<&IfMatch>,
+    now: Timestamp,
+) -> Result<Answer, Refusal> {
+    let slot = state.pair_mut(pair);
+    let existing = slot.policy().copied();
+    if if_match.is_some_and(|if_match| !if_match.allows(existing.as_ref())) {
+        return Err(Refusal::PreconditionFailed);
+    }
+    slot.set_policy(Some(Policy::set(existing, window, limit, now)));
+    check(state, pair, now).map(Answer::Quota)
+}
+
+fn delete_policy(
+    state: &mut State,
+    pair: &Pair,
+    if_match: Option<&IfMatch>,
+) -> Result<Answer, Refusal> {
+    let slot = state.pair_mut(pair);
+    let Some(existing) = slot.policy() else {
+        return Err(Refusal::NotFound);
+    };
+    if if_match.is_some_and(|if_match| !if_match.allows(Some(existing))) {
+        return Err(Refusal::PreconditionFailed);
+    }
+    slot.set_policy(None);
+    Ok(Answer::Deleted)
+}
+
+fn set_default(
+    state: &mut State,
+    resource: &Resource,
+    window: Window,
+    limit: Limit,
+    now: Timestamp,
+) -> Answer {
+    let existing = state.default_of(resource).copied();
+    let policy = Policy::set(existing, window, limit, now);
+    state.set_default(resource, Some(policy));
+    Answer::Default(DefaultPolicy {
+        resource: resource.clone(),
+        policy,
+    })
+}
+
+fn delete_default(state: &mut State, resource: &Resource) -> Result<Answer, Refusal> {
+    if state.default_of(resource).is_none() {
+        return Err(Refusal::NotFound);
+    }
+    state.set_default(resource, None);
+    Ok(Answer::Deleted)
+}
+
+/// The quota of a pair as the state has it now.
+fn check(state: &mut State, pair: &Pair, now: Timestamp) -> Result<Quota, Refusal> {
+    let (policy, source) = state.policy_in_force(pair).ok_or(Refusal::NotFound)?;
+    let usage = &state.pair_mut(pair).usage;
+    Ok(Quota::check(pair.clone(), policy, source, usage, now))
+}

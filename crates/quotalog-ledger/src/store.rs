@@ -1,0 +1,239 @@
+//! The ports: everything that the program asks of a database.
+//!
+//! A store decides nothing. It loads what [`State::needed_by`](quotalog_domain::State::needed_by) names,
+//! lets [`decide_batch`](quotalog_domain::decide_batch) decide at its own clock's instant, and writes what
+//! changed, all in one transaction. Every transaction that serves a caller also reads the generation of
+//! the tokens and judges the caller's credential again, so that a revoked token is refused at once,
+//! whichever process revoked it.
+
+use std::fmt;
+use std::pin::Pin;
+
+use quotalog_auth::{Caller, Credential, NewToken, TokenHash, TokenId, TokenRecord};
+use quotalog_domain::{Command, Outcome, Pair, Quota, Resource, Timestamp, UserId};
+
+/// The future that a port returns.
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// A store's part in changing usage, policies and defaults.
+pub trait Commit: Send + Sync + 'static {
+    /// Opens a transaction, takes the batch, decides it, and commits.
+    ///
+    /// The batch is taken only when the transaction is open, so that requests which cannot be served yet
+    /// stay in the queue, where they can be told so. On `Ok` the whole batch is durable, and the verdicts
+    /// stand in its order. An empty batch is `Ok` and leaves no trace.
+    ///
+    /// A store that cannot open a transaction gives up within about a second, without having taken the
+    /// batch; the ledger asks again.
+    ///
+    /// # Errors
+    /// [`StoreError`], which says what became of a batch that was taken.
+    fn commit(&self, batch: Batch) -> StoreFuture<'_, Vec<Verdict>>;
+}
+
+/// A store's part in answering questions. Nothing here changes anything.
+pub trait Read: Send + Sync + 'static {
+    /// Finds the caller that holds the token with this hash, unless it is unknown or expired.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot be asked.
+    fn authenticate(&self, hash: TokenHash) -> StoreFuture<'_, Option<Caller>>;
+
+    /// Whether the credential still holds.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot be asked.
+    fn confirm(&self, credential: Credential) -> StoreFuture<'_, Judged<()>>;
+
+    /// The quota of a pair, if a policy or a default serves it.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot be asked.
+    fn quota(&self, credential: Credential, pair: Pair) -> StoreFuture<'_, Judged<Option<Quota>>>;
+
+    /// The quotas of a user: its policies, and the pairs that were counted under a default, in the order
+    /// of the resources' bytes.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot be asked.
+    fn user_quotas(
+        &self,
+        credential: Credential,
+        user_id: UserId,
+        page: Page<Resource>,
+    ) -> StoreFuture<'_, Judged<Listed<Quota, Resource>>>;
+
+    /// The stored tokens, oldest first, expired ones included.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot be asked.
+    fn tokens(
+        &self,
+        credential: Credential,
+        page: Page<TokenOrder>,
+    ) -> StoreFuture<'_, Judged<Listed<TokenRecord, TokenOrder>>>;
+
+    /// Whether the store answers at all.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it does not.
+    fn ping(&self) -> StoreFuture<'_, ()>;
+}
+
+/// A store's part in running the server: tokens and pruning.
+pub trait Administer: Send + Sync + 'static {
+    /// Stores a token. From the moment this is answered, every process on the store knows it.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it was not stored, or may not have been.
+    fn create_token(
+        &self,
+        credential: Credential,
+        token: NewToken,
+    ) -> StoreFuture<'_, Judged<Result<TokenRecord, ExpiryPassed>>>;
+
+    /// Deletes a token; `false` if there is none of this id. From the moment this is answered, every
+    /// process on the store refuses it.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it was not deleted, or may not have been.
+    fn revoke_token(&self, credential: Credential, id: TokenId) -> StoreFuture<'_, Judged<bool>>;
+
+    /// Stores `token` if the store holds no admin token that is valid, and tells whether it did.
+    ///
+    /// `publish` is called inside the transaction, just before its commit, so that a token which is
+    /// stored has been shown, and one that could not be shown is not stored. However many processes call
+    /// this at once, one of them publishes.
+    ///
+    /// # Errors
+    /// [`StoreError::Internal`] with the error of `publish`, or another when the store fails.
+    fn create_first_admin_token(
+        &self,
+        token: NewToken,
+        publish: Publish,
+    ) -> StoreFuture<'_, bool>;
+
+    /// Deletes at most `rows_max` rows that are older than `retention` says, in one short transaction,
+    /// and tells how many they were; 0 means that none is left.
+    ///
+    /// # Errors
+    /// [`StoreError`] when nothing was deleted, or may not have been.
+    fn prune_step(&self, retention: Retention, rows_max: u32) -> StoreFuture<'_, u32>;
+}
+
+/// Everything that the program asks of a database.
+pub trait Store: Commit + Read + Administer {}
+
+impl<S: Commit + Read + Administer> Store for S {}
+
+/// Requests that are handed over when their transaction is open, not before.
+pub struct Batch(Box<dyn FnOnce() -> Vec<Submission> + Send>);
+
+/// One command of a batch, and what the permission for it rests on.
+#[derive(Debug, Clone)]
+pub struct Submission {
+    /// What shall happen.
+    pub command: Command,
+    /// Judged again in the transaction; if it no longer holds, the command is not decided.
+    pub credential: Credential,
+}
+
+/// What became of one submission.
+pub type Verdict = Judged<Outcome>;
+
+/// An answer, if the caller's credential still held when it was made.
+pub type Judged<T> = Result<T, Revoked>;
+
+/// The caller's credential no longer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the token is unknown, revoked or expired")]
+pub struct Revoked;
+
+/// A token's end lies in the past.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expires_at must be in the future.")]
+pub struct ExpiryPassed;
+
+/// How the first admin token reaches the operator.
+pub type Publish = Box<dyn FnOnce() -> std::io::Result<()> + Send>;
+
+/// One page of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<Key> {
+    /// The last entry of the page before.
+    pub after: Option<Key>,
+    /// The most entries to return, at least 1.
+    pub len_max: usize,
+}
+
+/// Entries of a list, and where the next page goes on, if there is one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed<T, Key> {
+    /// The entries.
+    pub entries: Vec<T>,
+    /// The last of them, if more follow.
+    pub next: Option<Key>,
+}
+
+/// The place of a token in the order of creation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TokenOrder(pub i64);
+
+/// From which age on rows are pruned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// Usage rows whose window started longer ago than this, in seconds.
+    pub usage_s: i64,
+    /// Kept answers older than this, in seconds.
+    pub idempotency_s: i64,
+}
+
+/// Why a store did not answer, by what the caller can do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Nothing was written, and the same may work later: busy, full, out of reach.
+    #[error("the store is unavailable")]
+    Unavailable(#[source] Cause),
+    /// The commit was sent, and whether it holds is not known.
+    #[error("the outcome of a commit is unknown")]
+    OutcomeUnknown(#[source] Cause),
+    /// Nothing was written, and trying the same again would fail the same way.
+    #[error("the store failed")]
+    Internal(#[source] Cause),
+}
+
+/// What a driver said, for the log alone.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+impl Batch {
+    /// A batch that `take` forms when it is asked for.
+    pub fn new(take: impl FnOnce() -> Vec<Submission> + Send + 'static) -> Self {
+        Self(Box::new(take))
+    }
+
+    /// Takes the requests. From here on they are in the transaction.
+    #[must_use]
+    pub fn take(self) -> Vec<Submission> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Batch")
+    }
+}
+
+impl Retention {
+    /// Usage rows that start before this instant are pruned.
+    #[must_use]
+    pub fn usage_before(&self, now: Timestamp) -> Timestamp {
+        now.plus_s(-self.usage_s)
+    }
+
+    /// Answers kept before this instant are pruned, and no longer replayed.
+    #[must_use]
+    pub fn kept_before(&self, now: Timestamp) -> Timestamp {
+        now.plus_s(-self.idempotency_s)
+    }
+}

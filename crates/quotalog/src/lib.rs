@@ -1,0 +1,1 @@
+//! What the program and its tests share.
