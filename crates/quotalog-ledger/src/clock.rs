@@ -13,7 +13,10 @@ pub trait Clock: Send + Sync + 'static {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads the time of day")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that reads the time of day"
+    )]
     fn now(&self) -> Timestamp {
         let now = std::time::SystemTime::now();
         let unix_us = match now.duration_since(std::time::UNIX_EPOCH) {

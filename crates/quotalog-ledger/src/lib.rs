@@ -1,7 +1,13 @@
 //! The only way to change usage: requests queue, and go to the store in batches.
 //!
 //! [`Ledger`] is the handle that the fronts hold. [`store`] holds the ports that a database fills,
-//! [`clock`] the one reader of the time of day. Nothing here knows HTTP, gRPC or SQL.
+//! [`clock`] the one reader of the time of day. Nothing here knows HTTP, gRPC or SQL, and no answer
+//! leaves before its batch is durable.
 
 pub mod clock;
+mod ledger;
+mod queue;
 pub mod store;
+mod writer;
+
+pub use ledger::{Ledger, LedgerError, Settings, WAIT_MAX};

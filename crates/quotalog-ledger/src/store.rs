@@ -107,11 +107,7 @@ pub trait Administer: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`StoreError::Internal`] with the error of `publish`, or another when the store fails.
-    fn create_first_admin_token(
-        &self,
-        token: NewToken,
-        publish: Publish,
-    ) -> StoreFuture<'_, bool>;
+    fn create_first_admin_token(&self, token: NewToken, publish: Publish) -> StoreFuture<'_, bool>;
 
     /// Deletes at most `rows_max` rows that are older than `retention` says, in one short transaction,
     /// and tells how many they were; 0 means that none is left.

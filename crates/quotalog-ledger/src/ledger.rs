@@ -1,0 +1,301 @@
+//! The handle that the fronts hold: every change and every question goes through it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quick_cache::sync::Cache;
+use quotalog_auth::{Caller, Credential, NewToken, Role, Token, TokenHash, TokenId, TokenRecord};
+use quotalog_domain::{Command, Outcome, Pair, Quota, Resource, UserId};
+use tokio::sync::{Mutex, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::queue::{Queue, Waiting};
+use crate::store::{
+    ExpiryPassed, Judged, Listed, Page, Revoked, Store, StoreError, StoreFuture, Submission,
+    TokenOrder,
+};
+use crate::writer::Writer;
+
+/// How long a request waits to be taken into a transaction, and how long for the answer after that.
+pub const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// The most authenticated tokens that are remembered, some 200 bytes each.
+const CACHED_CALLERS_MAX: usize = 16_384;
+
+/// Bounds of the ledger.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// The most requests that wait for a transaction; more are answered [`LedgerError::Unavailable`].
+    pub queue_len_max: usize,
+    /// The most commands in one transaction.
+    pub batch_len_max: usize,
+    /// The admin token of the process's own configuration.
+    pub admin_token: Option<TokenHash>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            queue_len_max: 8_192,
+            batch_len_max: 1_024,
+            admin_token: None,
+        }
+    }
+}
+
+/// The way to a store: cheap to clone, and the same for every front.
+#[derive(Clone)]
+pub struct Ledger {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Arc<dyn Store>,
+    queue: Arc<Queue>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    admin_token: Option<TokenHash>,
+    /// Tokens that were valid when they were last asked for. A hit saves a read of the store, not the
+    /// judgement: the transaction that serves the request judges the credential again. Unknown tokens
+    /// are not remembered, so that a new one works at once and guesses take no memory.
+    callers: Cache<TokenHash, Caller>,
+}
+
+/// Why a request was not served.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LedgerError {
+    /// The caller's credential no longer holds.
+    #[error("the token is unknown, revoked or expired")]
+    Revoked,
+    /// Nothing was counted: the queue is full, the store is out of reach, or the request waited too long.
+    #[error("the store is unavailable")]
+    Unavailable,
+    /// The request may or may not have counted.
+    #[error("the outcome of the request is unknown")]
+    OutcomeUnknown,
+    /// A fault of ours; nothing was counted.
+    #[error("the store failed")]
+    Internal(#[source] Arc<StoreError>),
+}
+
+impl From<Revoked> for LedgerError {
+    fn from(_: Revoked) -> Self {
+        Self::Revoked
+    }
+}
+
+impl From<&Arc<StoreError>> for LedgerError {
+    fn from(error: &Arc<StoreError>) -> Self {
+        match **error {
+            StoreError::Unavailable(_) => Self::Unavailable,
+            StoreError::OutcomeUnknown(_) => Self::OutcomeUnknown,
+            StoreError::Internal(_) => Self::Internal(Arc::clone(error)),
+        }
+    }
+}
+
+impl Ledger {
+    /// Starts the writer on `store`. Must be called inside a tokio runtime.
+    pub fn start(store: Arc<impl Store>, settings: Settings) -> Self {
+        let queue = Arc::new(Queue::new(settings.queue_len_max));
+        let writer = Writer {
+            store: store.clone(),
+            queue: Arc::clone(&queue),
+            batch_len_max: settings.batch_len_max,
+        };
+        Self {
+            inner: Arc::new(Inner {
+                store,
+                queue,
+                writer: Mutex::new(Some(tokio::spawn(writer.run()))),
+                admin_token: settings.admin_token,
+                callers: Cache::new(CACHED_CALLERS_MAX),
+            }),
+        }
+    }
+
+    /// Takes no more commands, and returns when those that were taken are answered.
+    pub async fn shut_down(&self) {
+        self.inner.queue.close();
+        if let Some(writer) = self.inner.writer.lock().await.take()
+            && let Err(error) = writer.await
+        {
+            tracing::error!(%error, "the writer ended early");
+        }
+    }
+
+    /// Commits a command of `caller`; on `Ok` its effect is durable.
+    ///
+    /// # Errors
+    /// [`LedgerError`], which says whether the command may have counted. Dropping the future before the
+    /// command is in a transaction withdraws it.
+    pub async fn submit(&self, caller: &Caller, command: Command) -> Result<Outcome, LedgerError> {
+        let (reply, answer) = oneshot::channel();
+        self.inner.queue.push(Waiting {
+            submission: Submission {
+                command,
+                credential: caller.credential.clone(),
+            },
+            reply,
+            since: Instant::now(),
+        })?;
+        match answer.await {
+            Ok(Err(LedgerError::Revoked)) => Err(self.forget(caller)),
+            Ok(answer) => answer,
+            // The writer is gone in mid-batch.
+            Err(_closed) => Err(LedgerError::OutcomeUnknown),
+        }
+    }
+
+    /// Finds the caller that holds `token`, if it is valid.
+    ///
+    /// # Errors
+    /// [`LedgerError::Unavailable`] when the store cannot be asked: an unknown caller is never let in.
+    pub async fn authenticate(&self, token: &Token) -> Result<Option<Caller>, LedgerError> {
+        let hash = token.hash();
+        if self.inner.admin_token.is_some_and(|own| own.matches(&hash)) {
+            return Ok(Some(Caller {
+                role: Role::Admin,
+                credential: Credential::Environment,
+            }));
+        }
+        if let Some(caller) = self.inner.callers.get(&hash) {
+            return Ok(Some(caller));
+        }
+        let found = ask(self.inner.store.authenticate(hash)).await?;
+        if let Some(caller) = &found {
+            self.inner.callers.insert(hash, caller.clone());
+        }
+        Ok(found)
+    }
+
+    /// Asks the store whether the caller's credential still holds, for an answer that needs nothing else
+    /// of the store.
+    ///
+    /// # Errors
+    /// [`LedgerError::Revoked`] when it does not.
+    pub async fn confirm(&self, caller: &Caller) -> Result<(), LedgerError> {
+        match caller.credential {
+            Credential::CommandLine | Credential::Environment => Ok(()),
+            Credential::Token { .. } => {
+                let credential = caller.credential.clone();
+                self.judged(caller, ask(self.inner.store.confirm(credential)).await)
+            }
+        }
+    }
+
+    /// The quota of a pair, if a policy or a default serves it.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the store did not answer or the caller's credential no longer holds.
+    pub async fn quota(&self, caller: &Caller, pair: Pair) -> Result<Option<Quota>, LedgerError> {
+        let credential = caller.credential.clone();
+        self.judged(caller, ask(self.inner.store.quota(credential, pair)).await)
+    }
+
+    /// The quotas of a user, by resource.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the store did not answer or the caller's credential no longer holds.
+    pub async fn user_quotas(
+        &self,
+        caller: &Caller,
+        user_id: UserId,
+        page: Page<Resource>,
+    ) -> Result<Listed<Quota, Resource>, LedgerError> {
+        let credential = caller.credential.clone();
+        let listing = self.inner.store.user_quotas(credential, user_id, page);
+        self.judged(caller, ask(listing).await)
+    }
+
+    /// The stored tokens, oldest first.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the store did not answer or the caller's credential no longer holds.
+    pub async fn tokens(
+        &self,
+        caller: &Caller,
+        page: Page<TokenOrder>,
+    ) -> Result<Listed<TokenRecord, TokenOrder>, LedgerError> {
+        let credential = caller.credential.clone();
+        self.judged(caller, ask(self.inner.store.tokens(credential, page)).await)
+    }
+
+    /// Stores a token.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when it was not stored, or may not have been.
+    pub async fn create_token(
+        &self,
+        caller: &Caller,
+        token: NewToken,
+    ) -> Result<Result<TokenRecord, ExpiryPassed>, LedgerError> {
+        let credential = caller.credential.clone();
+        let creating = self.inner.store.create_token(credential, token);
+        self.judged(caller, order(creating).await)
+    }
+
+    /// Deletes a token; `false` if there is none of this id.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when it was not deleted, or may not have been.
+    pub async fn revoke_token(&self, caller: &Caller, id: TokenId) -> Result<bool, LedgerError> {
+        let credential = caller.credential.clone();
+        let revoking = self.inner.store.revoke_token(credential, id);
+        self.judged(caller, order(revoking).await)
+    }
+
+    /// Whether the store answers.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when it does not.
+    pub async fn ready(&self) -> Result<(), LedgerError> {
+        ask(self.inner.store.ping()).await
+    }
+
+    fn judged<T>(
+        &self,
+        caller: &Caller,
+        answer: Result<Judged<T>, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        answer?.map_err(|Revoked| self.forget(caller))
+    }
+
+    /// Forgets every token that is remembered as this caller's.
+    fn forget(&self, caller: &Caller) -> LedgerError {
+        self.inner
+            .callers
+            .retain(|_, cached| cached.credential != caller.credential);
+        LedgerError::Revoked
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+/// Asks a question; one that is not answered in time has changed nothing.
+async fn ask<T>(answer: StoreFuture<'_, T>) -> Result<T, LedgerError> {
+    match tokio::time::timeout(WAIT_MAX, answer).await {
+        Ok(answer) => answer.map_err(failed),
+        Err(_elapsed) => Err(LedgerError::Unavailable),
+    }
+}
+
+/// Orders a change; one that is not answered in time may have happened.
+async fn order<T>(answer: StoreFuture<'_, T>) -> Result<T, LedgerError> {
+    match tokio::time::timeout(WAIT_MAX, answer).await {
+        Ok(answer) => answer.map_err(failed),
+        Err(_elapsed) => Err(LedgerError::OutcomeUnknown),
+    }
+}
+
+fn failed(error: StoreError) -> LedgerError {
+    tracing::debug!(
+        error = &error as &dyn std::error::Error,
+        "the store failed a request"
+    );
+    LedgerError::from(&Arc::new(error))
+}

@@ -1,0 +1,417 @@
+//! The queue and the writer, against a store that does as it is told.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use quotalog_auth::{Caller, Credential, NewToken, Role, Token, TokenHash, TokenId, TokenRecord};
+use quotalog_domain::{
+    Answer, Command, Limit, Operation, Outcome, Pair, Quota, Resource, State, Timestamp, UserId,
+    Window, decide_batch,
+};
+use quotalog_ledger::store::{
+    Administer, Batch, Commit, ExpiryPassed, Judged, Listed, Page, Publish, Read, Retention,
+    Revoked, StoreError, StoreFuture, TokenOrder,
+};
+use quotalog_ledger::{Ledger, LedgerError, Settings, WAIT_MAX};
+use tokio::sync::Semaphore;
+
+/// How the next commit of the store goes.
+enum Script {
+    /// Refused before the batch is taken.
+    NotTaken,
+    /// Taken, then rolled back.
+    RolledBack,
+    /// Taken, and broken in the commit.
+    Broken,
+}
+
+/// A store that commits when it is given a permit, and remembers which users each commit was for.
+struct ScriptedStore {
+    permits: Semaphore,
+    script: Mutex<VecDeque<Script>>,
+    commits: Mutex<Vec<Vec<String>>>,
+    /// Every batch that holds this user fails by itself.
+    poisonous: Option<&'static str>,
+    lookups: Mutex<u32>,
+    revoked: Mutex<bool>,
+}
+
+impl ScriptedStore {
+    fn new(permits: usize) -> Self {
+        Self {
+            permits: Semaphore::new(permits),
+            script: Mutex::default(),
+            commits: Mutex::default(),
+            poisonous: None,
+            lookups: Mutex::default(),
+            revoked: Mutex::default(),
+        }
+    }
+
+    fn commits(&self) -> Vec<Vec<String>> {
+        self.commits.lock().unwrap().clone()
+    }
+}
+
+fn cause(text: &str) -> Box<dyn std::error::Error + Send + Sync> {
+    text.into()
+}
+
+impl Commit for ScriptedStore {
+    fn commit(&self, batch: Batch) -> StoreFuture<'_, Vec<Judged<Outcome>>> {
+        Box::pin(async move {
+            let script = self.script.lock().unwrap().pop_front();
+            if let Some(Script::NotTaken) = script {
+                return Err(StoreError::Unavailable(cause("busy")));
+            }
+            let submissions = batch.take();
+            let users: Vec<String> = submissions
+                .iter()
+                .flat_map(|submission| submission.command.operation.pairs())
+                .map(|pair| pair.user_id.as_str().to_owned())
+                .collect();
+            match script {
+                Some(Script::RolledBack) => {
+                    return Err(StoreError::Unavailable(cause("disk full")));
+                }
+                Some(Script::Broken) => return Err(StoreError::OutcomeUnknown(cause("cut"))),
+                Some(Script::NotTaken) | None => {}
+            }
+            if self
+                .poisonous
+                .is_some_and(|user| users.iter().any(|other| other == user))
+            {
+                return Err(StoreError::Internal(cause("constraint")));
+            }
+            self.permits.acquire().await.unwrap().forget();
+            self.commits.lock().unwrap().push(users);
+            let mut state = State::needed_by(submissions.iter().map(|each| &each.command));
+            let commands = submissions.iter().map(|each| &each.command);
+            let outcomes = decide_batch(&mut state, commands, Timestamp::from_unix_s(0));
+            let revoked = *self.revoked.lock().unwrap();
+            let judge = |outcome| if revoked { Err(Revoked) } else { Ok(outcome) };
+            Ok(outcomes.into_iter().map(judge).collect())
+        })
+    }
+}
+
+impl Read for ScriptedStore {
+    fn authenticate(&self, _: TokenHash) -> StoreFuture<'_, Option<Caller>> {
+        *self.lookups.lock().unwrap() += 1;
+        let revoked = *self.revoked.lock().unwrap();
+        Box::pin(async move { Ok((!revoked).then(caller)) })
+    }
+
+    fn confirm(&self, _: Credential) -> StoreFuture<'_, Judged<()>> {
+        Box::pin(async { Ok(Ok(())) })
+    }
+
+    fn quota(&self, _: Credential, _: Pair) -> StoreFuture<'_, Judged<Option<Quota>>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn user_quotas(
+        &self,
+        _: Credential,
+        _: UserId,
+        _: Page<Resource>,
+    ) -> StoreFuture<'_, Judged<Listed<Quota, Resource>>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn tokens(
+        &self,
+        _: Credential,
+        _: Page<TokenOrder>,
+    ) -> StoreFuture<'_, Judged<Listed<TokenRecord, TokenOrder>>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn ping(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl Administer for ScriptedStore {
+    fn create_token(
+        &self,
+        _: Credential,
+        _: NewToken,
+    ) -> StoreFuture<'_, Judged<Result<TokenRecord, ExpiryPassed>>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn revoke_token(&self, _: Credential, _: TokenId) -> StoreFuture<'_, Judged<bool>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn create_first_admin_token(&self, _: NewToken, _: Publish) -> StoreFuture<'_, bool> {
+        Box::pin(std::future::pending())
+    }
+
+    fn prune_step(&self, _: Retention, _: u32) -> StoreFuture<'_, u32> {
+        Box::pin(std::future::pending())
+    }
+}
+
+fn caller() -> Caller {
+    Caller {
+        role: Role::Admin,
+        credential: Credential::Token {
+            id: TokenId::named("t"),
+            expires_at: None,
+            generation: quotalog_auth::Generation(1),
+        },
+    }
+}
+
+fn set_policy(user: &str) -> Command {
+    Command::new(Operation::SetPolicy {
+        pair: Pair {
+            user_id: UserId::try_from(user).unwrap(),
+            resource: Resource::try_from("r").unwrap(),
+        },
+        window: Window::Hourly,
+        limit: Limit::settable(5).unwrap(),
+        if_match: None,
+    })
+}
+
+/// Sends a command for `user` in the background, and waits until it is in the queue.
+async fn send(
+    ledger: &Ledger,
+    user: &'static str,
+) -> tokio::task::JoinHandle<Result<Outcome, LedgerError>> {
+    let ledger = ledger.clone();
+    let sending = tokio::spawn(async move { ledger.submit(&caller(), set_policy(user)).await });
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    sending
+}
+
+#[track_caller]
+fn assert_is_quota_of(user: &str, result: Result<Outcome, LedgerError>) {
+    match result.unwrap().unwrap().answer {
+        Answer::Quota(quota) => assert_eq!(quota.pair.user_id.as_str(), user),
+        answer => panic!("{answer:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_come_after_the_commit_and_in_order() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let first = send(&ledger, "a").await;
+    let second = send(&ledger, "b").await;
+    assert!(!first.is_finished());
+    store.permits.add_permits(2);
+    assert_is_quota_of("a", first.await.unwrap());
+    assert_is_quota_of("b", second.await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_gathers_while_another_commits() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let mut sent = vec![send(&ledger, "first").await];
+    for user in ["b", "c", "d"] {
+        sent.push(send(&ledger, user).await);
+    }
+    store.permits.add_permits(2);
+    for sending in sent {
+        assert!(sending.await.unwrap().is_ok());
+    }
+    assert_eq!(store.commits(), [vec!["first"], vec!["b", "c", "d"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_has_a_bound() {
+    let store = Arc::new(ScriptedStore::new(9));
+    store.script.lock().unwrap().push_back(Script::NotTaken);
+    let settings = Settings {
+        batch_len_max: 2,
+        ..Settings::default()
+    };
+    let ledger = Ledger::start(Arc::clone(&store), settings);
+    let mut sent = Vec::new();
+    for user in ["a", "b", "c"] {
+        sent.push(send(&ledger, user).await);
+    }
+    for sending in sent {
+        assert!(sending.await.unwrap().is_ok());
+    }
+    assert_eq!(store.commits(), [vec!["a", "b"], vec!["c"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_answers_at_once() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let settings = Settings {
+        queue_len_max: 1,
+        ..Settings::default()
+    };
+    let ledger = Ledger::start(Arc::clone(&store), settings);
+    let in_transaction = send(&ledger, "a").await;
+    let queued = send(&ledger, "b").await;
+    let started = tokio::time::Instant::now();
+    let refused = ledger.submit(&caller(), set_policy("c")).await;
+    assert!(matches!(refused, Err(LedgerError::Unavailable)));
+    assert_eq!(started.elapsed().as_millis(), 0);
+    store.permits.add_permits(2);
+    assert!(in_transaction.await.unwrap().is_ok());
+    assert!(queued.await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_left_is_skipped() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let first = send(&ledger, "a").await;
+    let leaving = send(&ledger, "gone").await;
+    let staying = send(&ledger, "b").await;
+    leaving.abort();
+    assert!(leaving.await.unwrap_err().is_cancelled());
+    store.permits.add_permits(3);
+    assert!(first.await.unwrap().is_ok());
+    assert!(staying.await.unwrap().is_ok());
+    assert_eq!(store.commits(), [vec!["a"], vec!["b"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_never_taken_is_unavailable_after_5_s() {
+    let store = Arc::new(ScriptedStore::new(0));
+    store
+        .script
+        .lock()
+        .unwrap()
+        .extend((0..1_000).map(|_| Script::NotTaken));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let started = tokio::time::Instant::now();
+    let result = ledger.submit(&caller(), set_policy("a")).await;
+    assert!(matches!(result, Err(LedgerError::Unavailable)));
+    assert!(started.elapsed() >= WAIT_MAX);
+    // The store works again: what was answered 503 is not counted after all.
+    store.script.lock().unwrap().clear();
+    store.permits.add_permits(2);
+    assert_is_quota_of("b", ledger.submit(&caller(), set_policy("b")).await);
+    assert_eq!(store.commits(), [vec!["b"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_taken_and_not_answered_is_of_unknown_outcome() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let taken = send(&ledger, "a").await;
+    let queued = send(&ledger, "b").await;
+    assert!(matches!(
+        taken.await.unwrap(),
+        Err(LedgerError::OutcomeUnknown)
+    ));
+    assert!(matches!(
+        queued.await.unwrap(),
+        Err(LedgerError::Unavailable)
+    ));
+    store.permits.add_permits(2);
+    assert_is_quota_of("c", ledger.submit(&caller(), set_policy("c")).await);
+    assert_eq!(store.commits(), [vec!["a"], vec!["c"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_failure_of_a_commit_says_whether_it_may_have_counted() {
+    let store = Arc::new(ScriptedStore::new(1));
+    store
+        .script
+        .lock()
+        .unwrap()
+        .extend([Script::RolledBack, Script::Broken, Script::NotTaken]);
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let submit = async || ledger.submit(&caller(), set_policy("a")).await;
+    assert!(matches!(submit().await, Err(LedgerError::Unavailable)));
+    assert!(matches!(submit().await, Err(LedgerError::OutcomeUnknown)));
+    // Not taken, so still in the queue, and served by the next commit.
+    assert_is_quota_of("a", submit().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_command_fails_no_neighbour() {
+    let mut store = ScriptedStore::new(9);
+    store.poisonous = Some("bad");
+    store.script.lock().unwrap().push_back(Script::NotTaken);
+    let store = Arc::new(store);
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let good = send(&ledger, "a").await;
+    let bad = send(&ledger, "bad").await;
+    let other = send(&ledger, "b").await;
+    assert_is_quota_of("a", good.await.unwrap());
+    assert!(matches!(bad.await.unwrap(), Err(LedgerError::Internal(_))));
+    assert_is_quota_of("b", other.await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_serves_what_was_taken_in_and_nothing_more() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let first = send(&ledger, "a").await;
+    let second = send(&ledger, "b").await;
+    let closing = {
+        let ledger = ledger.clone();
+        tokio::spawn(async move { ledger.shut_down().await })
+    };
+    tokio::task::yield_now().await;
+    let late = ledger.submit(&caller(), set_policy("late")).await;
+    assert!(matches!(late, Err(LedgerError::Unavailable)));
+    store.permits.add_permits(2);
+    closing.await.unwrap();
+    assert!(first.await.unwrap().is_ok());
+    assert!(second.await.unwrap().is_ok());
+    assert_eq!(store.commits(), [vec!["a"], vec!["b"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_valid_token_is_looked_up_once_and_forgotten_when_it_is_refused() {
+    let store = Arc::new(ScriptedStore::new(9));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let token = Token::presented("secret");
+    let found = ledger.authenticate(&token).await.unwrap().unwrap();
+    assert!(ledger.authenticate(&token).await.unwrap().is_some());
+    assert_eq!(*store.lookups.lock().unwrap(), 1);
+
+    *store.revoked.lock().unwrap() = true;
+    let refused = ledger.submit(&found, set_policy("a")).await;
+    assert!(matches!(refused, Err(LedgerError::Revoked)));
+    assert!(ledger.authenticate(&token).await.unwrap().is_none());
+    // An unknown token is asked for each time, so that a new one works at once.
+    *store.revoked.lock().unwrap() = false;
+    assert!(ledger.authenticate(&token).await.unwrap().is_some());
+    assert_eq!(*store.lookups.lock().unwrap(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_environments_token_needs_no_store() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let settings = Settings {
+        admin_token: Some(Token::presented("of the environment").hash()),
+        ..Settings::default()
+    };
+    let ledger = Ledger::start(Arc::clone(&store), settings);
+    let found = ledger
+        .authenticate(&Token::presented("of the environment"))
+        .await;
+    assert_eq!(found.unwrap().unwrap().credential, Credential::Environment);
+    assert_eq!(*store.lookups.lock().unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_is_not_answered_is_unavailable_and_an_order_of_unknown_outcome() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let pair = Pair {
+        user_id: UserId::try_from("u").unwrap(),
+        resource: Resource::try_from("r").unwrap(),
+    };
+    let question = ledger.quota(&caller(), pair).await;
+    assert!(matches!(question, Err(LedgerError::Unavailable)));
+    let order = ledger.revoke_token(&caller(), TokenId::named("x")).await;
+    assert!(matches!(order, Err(LedgerError::OutcomeUnknown)));
+}
