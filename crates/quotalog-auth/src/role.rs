@@ -106,10 +106,7 @@ impl Role {
     pub fn may(&self, action: Action<'_>) -> bool {
         match (self, action) {
             (Self::Admin, _)
-            | (
-                Self::Viewer,
-                Action::ReadUser(_) | Action::ReadAll | Action::ReadDefaults,
-            )
+            | (Self::Viewer, Action::ReadUser(_) | Action::ReadAll | Action::ReadDefaults)
             | (
                 Self::Service,
                 Action::ReadUser(_)
@@ -161,30 +158,38 @@ mod tests {
     #[test]
     fn each_role_may_do_what_the_contract_says() {
         let alice = || UserId::try_from("alice").unwrap();
-        let roles = [Role::Admin, Role::Viewer, Role::Service, Role::User(alice())];
+        let roles = [
+            Role::Admin,
+            Role::Viewer,
+            Role::Service,
+            Role::User(alice()),
+        ];
         let check = |action: Action<'_>, allowed: [bool; 4]| {
             for (role, allowed) in roles.iter().zip(allowed) {
                 assert_eq!(role.may(action), allowed, "{role:?} {action:?}");
             }
         };
         //                                     admin  viewer service user alice
-        check(Action::ReadUser("alice"),      [true,  true,  true,  true]);
-        check(Action::ReadUser("bob"),        [true,  true,  true,  false]);
-        check(Action::ReadUser("Alice"),      [true,  true,  true,  false]);
-        check(Action::Consume("alice"),       [true,  false, true,  true]);
-        check(Action::Consume("bob"),         [true,  false, true,  false]);
-        check(Action::ConsumeForSome,         [true,  false, true,  true]);
-        check(Action::Refund,                 [true,  false, true,  false]);
-        check(Action::ReadAll,                [true,  true,  false, false]);
-        check(Action::ReadDefaults,           [true,  true,  true,  false]);
-        check(Action::Administer,             [true,  false, false, false]);
+        check(Action::ReadUser("alice"), [true, true, true, true]);
+        check(Action::ReadUser("bob"), [true, true, true, false]);
+        check(Action::ReadUser("Alice"), [true, true, true, false]);
+        check(Action::Consume("alice"), [true, false, true, true]);
+        check(Action::Consume("bob"), [true, false, true, false]);
+        check(Action::ConsumeForSome, [true, false, true, true]);
+        check(Action::Refund, [true, false, true, false]);
+        check(Action::ReadAll, [true, true, false, false]);
+        check(Action::ReadDefaults, [true, true, true, false]);
+        check(Action::Administer, [true, false, false, false]);
     }
 
     #[test]
     fn only_a_user_role_has_a_user() {
         let alice = || Some(UserId::try_from("alice").unwrap());
         assert_eq!(Role::new(RoleKind::User, None), Err(RoleError::UserMissing));
-        assert_eq!(Role::new(RoleKind::Admin, alice()), Err(RoleError::UserRefused));
+        assert_eq!(
+            Role::new(RoleKind::Admin, alice()),
+            Err(RoleError::UserRefused)
+        );
         assert!(Role::new(RoleKind::User, alice()).is_ok());
         assert_eq!(RoleKind::try_from("Admin"), Err(RoleError::Unknown));
     }

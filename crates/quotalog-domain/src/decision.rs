@@ -88,7 +88,14 @@ fn decide(state: &mut State, command: &Command, now: Timestamp) -> Outcome {
         Some(_) => Err(Refusal::KeyReused),
         None => {
             let answer = apply(state, &command.operation, now)?;
-            keep(state, keyed, KeptAnswer { fingerprint, answer })
+            keep(
+                state,
+                keyed,
+                KeptAnswer {
+                    fingerprint,
+                    answer,
+                },
+            )
         }
     }
 }
@@ -118,9 +125,7 @@ fn apply(state: &mut State, operation: &Operation, now: Timestamp) -> Result<Ans
             limit,
             if_match,
         } => set_policy(state, pair, (*window, *limit), if_match.as_ref(), now),
-        Operation::DeletePolicy { pair, if_match } => {
-            delete_policy(state, pair, if_match.as_ref())
-        }
+        Operation::DeletePolicy { pair, if_match } => delete_policy(state, pair, if_match.as_ref()),
         Operation::SetDefault {
             resource,
             window,
@@ -144,10 +149,7 @@ fn consume(
         quota.allowed = false;
         return Err(Refusal::Exhausted(quota));
     }
-    state
-        .pair_mut(pair)
-        .usage
-        .add(&quota.span(), amount.get());
+    state.pair_mut(pair).usage.add(&quota.span(), amount.get());
     quota.usage = quota.usage.saturating_add(amount.get());
     quota.allowed = true;
     Ok(Answer::Quota(quota))

@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(span.start, Timestamp::from_unix_s(start_s));
         assert_eq!(
             span.reset_at,
-            Timestamp::from_unix_s(start_s + window.length_s())
+            Timestamp::from_unix_s(start_s).plus_s(window.length_s())
         );
         assert!(span.contains(now));
     }

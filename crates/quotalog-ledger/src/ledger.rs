@@ -138,6 +138,7 @@ impl Ledger {
             },
             reply,
             since: Instant::now(),
+            alone: false,
         })?;
         match answer.await {
             Ok(Err(LedgerError::Revoked)) => Err(self.forget(caller)),

@@ -18,6 +18,8 @@ pub(crate) struct Waiting {
     pub(crate) submission: Submission,
     pub(crate) reply: Reply,
     pub(crate) since: Instant,
+    /// Whether it must have a transaction to itself, since it may have failed others in one.
+    pub(crate) alone: bool,
 }
 
 /// Requests in the order of their arrival, at most `len_max` of them.
@@ -79,13 +81,28 @@ impl Queue {
         let mut inner = self.lock();
         let mut taken = Vec::with_capacity(inner.waiting.len().min(len_max));
         while taken.len() < len_max {
-            match inner.waiting.pop_front() {
+            let next = inner
+                .waiting
+                .pop_front_if(|next| taken.is_empty() || !next.alone);
+            match next {
                 Some(waiting) if waiting.reply.is_closed() => {}
+                Some(waiting) if waiting.alone => return vec![waiting],
                 Some(waiting) => taken.push(waiting),
                 None => break,
             }
         }
         taken
+    }
+
+    /// Puts requests that were taken back at their place in front, each to be served alone.
+    pub(crate) fn put_back(&self, requests: Vec<Waiting>) {
+        let mut inner = self.lock();
+        for waiting in requests.into_iter().rev() {
+            inner.waiting.push_front(Waiting {
+                alone: true,
+                ..waiting
+            });
+        }
     }
 
     /// Answers the requests that have waited for [`WAIT_MAX`] at `now`.

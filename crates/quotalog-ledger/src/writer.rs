@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::ledger::{LedgerError, WAIT_MAX};
-use crate::queue::{Queue, Reply, Waiting};
+use crate::queue::{Queue, Waiting};
 use crate::store::{Batch, Commit, StoreError, Submission, Verdict};
 
 /// How often overdue requests are looked for while a commit takes long.
@@ -24,7 +24,7 @@ pub(crate) struct Writer {
     pub(crate) batch_len_max: usize,
 }
 
-/// The part of a batch that the ledger keeps while the store has the rest.
+/// What the ledger keeps of a batch while the store has it.
 #[derive(Default)]
 struct InFlight {
     taken: Option<Taken>,
@@ -32,9 +32,8 @@ struct InFlight {
 
 struct Taken {
     at: Instant,
-    submissions: Vec<Submission>,
-    /// In the order of the submissions; emptied when the answers have been given.
-    replies: Vec<Reply>,
+    /// Emptied when the answers have been given.
+    requests: Vec<Waiting>,
 }
 
 impl Writer {
@@ -42,9 +41,7 @@ impl Writer {
     pub(crate) async fn run(self) {
         let mut failing = false;
         while self.queue.wait().await {
-            let queue = Arc::clone(&self.queue);
-            let len_max = self.batch_len_max;
-            let result = self.commit(move || queue.take(len_max)).await;
+            let result = self.commit().await;
             let failed = result.as_ref().is_err_and(|error| may_pass(error));
             if let Err(error) = &result
                 && failed
@@ -64,33 +61,30 @@ impl Writer {
         }
     }
 
-    /// Commits what `take` gives, and answers it. An error is returned for the log, when every request
-    /// has been answered or is still in the queue.
-    async fn commit(
-        &self,
-        take: impl FnOnce() -> Vec<Waiting> + Send + 'static,
-    ) -> Result<(), Arc<StoreError>> {
+    /// Commits a batch from the queue, and answers it. An error is returned for the log, when every
+    /// request has been answered or is in the queue again.
+    async fn commit(&self) -> Result<(), Arc<StoreError>> {
         let in_flight = Arc::new(Mutex::new(InFlight::default()));
         let batch = {
-            let in_flight = Arc::clone(&in_flight);
-            Batch::new(move || hand_over(take(), &in_flight))
+            let (queue, in_flight) = (Arc::clone(&self.queue), Arc::clone(&in_flight));
+            let len_max = self.batch_len_max;
+            Batch::new(move || hand_over(queue.take(len_max), &in_flight))
         };
         let result = self.drive(batch, &in_flight).await;
-        let taken = lock(&in_flight).taken.take();
-        match (result, taken) {
-            (Ok(verdicts), Some(taken)) => answer(taken.replies, verdicts),
-            (Ok(_), None) => {}
-            (Err(StoreError::Internal(_)), Some(taken)) if taken.submissions.len() > 1 => {
-                self.commit_one_by_one(taken).await?;
-            }
-            (Err(error), Some(taken)) => {
+        let requests = lock(&in_flight).taken.take().map(|taken| taken.requests);
+        let requests = requests.unwrap_or_default();
+        match result {
+            Ok(verdicts) => answer(requests, verdicts),
+            // One bad command can cause this, so each gets a transaction of its own and fails no
+            // neighbour.
+            Err(StoreError::Internal(_)) if requests.len() > 1 => self.queue.put_back(requests),
+            Err(error) => {
                 let error = Arc::new(error);
-                for reply in taken.replies {
-                    let _left = reply.send(Err(LedgerError::from(&error)));
+                for request in requests {
+                    let _left = request.reply.send(Err(LedgerError::from(&error)));
                 }
                 return Err(error);
             }
-            (Err(error), None) => return Err(Arc::new(error)),
         }
         Ok(())
     }
@@ -113,22 +107,6 @@ impl Writer {
             }
         }
     }
-
-    /// A batch failed in a way that one bad command can cause, so each command gets a transaction of its
-    /// own and fails no neighbour.
-    async fn commit_one_by_one(&self, taken: Taken) -> Result<(), Arc<StoreError>> {
-        let mut result = Ok(());
-        for (submission, reply) in taken.submissions.into_iter().zip(taken.replies) {
-            let alone = Waiting {
-                submission,
-                reply,
-                since: taken.at,
-            };
-            let one = Box::pin(self.commit(move || vec![alone])).await;
-            result = result.and(one);
-        }
-        result
-    }
 }
 
 /// Whether a failure is the store's state, logged here, rather than one request's, logged by its front.
@@ -139,16 +117,13 @@ fn may_pass(error: &StoreError) -> bool {
     }
 }
 
-/// Splits a batch: the submissions go to the store, the replies stay here.
-fn hand_over(waiting: Vec<Waiting>, in_flight: &Mutex<InFlight>) -> Vec<Submission> {
-    let (submissions, replies): (Vec<_>, Vec<_>) = waiting
-        .into_iter()
-        .map(|waiting| (waiting.submission, waiting.reply))
-        .unzip();
+/// Gives the store the submissions; the requests stay here until they are answered.
+fn hand_over(requests: Vec<Waiting>, in_flight: &Mutex<InFlight>) -> Vec<Submission> {
+    let submissions = requests.iter().map(|request| request.submission.clone());
+    let submissions = submissions.collect();
     lock(in_flight).taken = Some(Taken {
         at: Instant::now(),
-        submissions: submissions.clone(),
-        replies,
+        requests,
     });
     submissions
 }
@@ -158,19 +133,19 @@ fn answer_overdue(in_flight: &Mutex<InFlight>, now: Instant) {
     if let Some(taken) = &mut lock(in_flight).taken
         && now.saturating_duration_since(taken.at) >= WAIT_MAX
     {
-        for reply in taken.replies.drain(..) {
-            let _left = reply.send(Err(LedgerError::OutcomeUnknown));
+        for request in taken.requests.drain(..) {
+            let _left = request.reply.send(Err(LedgerError::OutcomeUnknown));
         }
     }
 }
 
-fn answer(replies: Vec<Reply>, verdicts: Vec<Verdict>) {
-    for (reply, verdict) in replies.into_iter().zip(verdicts) {
-        let _left = reply.send(verdict.map_err(LedgerError::from));
+fn answer(requests: Vec<Waiting>, verdicts: Vec<Verdict>) {
+    for (request, verdict) in requests.into_iter().zip(verdicts) {
+        let _left = request.reply.send(verdict.map_err(LedgerError::from));
     }
 }
 
 fn lock(in_flight: &Mutex<InFlight>) -> std::sync::MutexGuard<'_, InFlight> {
-    // A panic under this lock leaves replies that are dropped, which their clients see as such.
+    // A panic under this lock leaves requests that are dropped, which their clients see as such.
     in_flight.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,7 @@
 //! The queue and the writer, against a store that does as it is told.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -23,6 +25,8 @@ enum Script {
     RolledBack,
     /// Taken, and broken in the commit.
     Broken,
+    /// Taken and decided.
+    Pass,
 }
 
 /// A store that commits when it is given a permit, and remembers which users each commit was for.
@@ -75,7 +79,7 @@ impl Commit for ScriptedStore {
                     return Err(StoreError::Unavailable(cause("disk full")));
                 }
                 Some(Script::Broken) => return Err(StoreError::OutcomeUnknown(cause("cut"))),
-                Some(Script::NotTaken) | None => {}
+                Some(Script::NotTaken | Script::Pass) | None => {}
             }
             if self
                 .poisonous
@@ -346,6 +350,32 @@ async fn a_bad_command_fails_no_neighbour() {
     assert_is_quota_of("a", good.await.unwrap());
     assert!(matches!(bad.await.unwrap(), Err(LedgerError::Internal(_))));
     assert_is_quota_of("b", other.await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_are_tried_alone_keep_their_place_and_their_deadline() {
+    let mut store = ScriptedStore::new(9);
+    store.poisonous = Some("bad");
+    let mut script = vec![Script::NotTaken, Script::Pass];
+    script.extend((0..1_000).map(|_| Script::NotTaken));
+    store.script.lock().unwrap().extend(script);
+    let store = Arc::new(store);
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let started = tokio::time::Instant::now();
+    let sent = [
+        send(&ledger, "bad").await,
+        send(&ledger, "a").await,
+        send(&ledger, "b").await,
+    ];
+    // The batch failed, nothing was counted, and then the store took no more.
+    for sending in sent {
+        assert!(matches!(
+            sending.await.unwrap(),
+            Err(LedgerError::Unavailable)
+        ));
+    }
+    assert!(started.elapsed() < 2 * WAIT_MAX);
+    assert!(store.commits().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

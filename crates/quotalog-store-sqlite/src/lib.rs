@@ -1,1 +1,28 @@
-//! The store on one SQLite file.
+//! The store on one SQLite file: exact, durable, shared by processes.
+//!
+//! One thread owns the writing connection, a few threads read. Nothing is decided here and nothing is
+//! remembered between transactions: the file is the authority. No caller ever sees SQL.
+
+mod batch;
+mod connection;
+mod error;
+mod fault;
+mod instant;
+mod kept;
+mod list;
+mod passed_over;
+mod place;
+mod ports;
+mod prune;
+mod quota;
+mod reader;
+mod row;
+mod schema;
+mod store;
+mod token;
+mod turnstile;
+mod tx;
+mod writer;
+
+pub use error::OpenError;
+pub use store::{SqliteConfig, SqliteStore};

@@ -1,2 +1,7 @@
-//! The program.
-fn main() {}
+//! The program: parse, run, exit code.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    quotalog::cli::main()
+}

@@ -1,0 +1,72 @@
+//! Answers to requests that succeeded.
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, ETAG, HeaderValue};
+use axum::response::Response;
+use quotalog_domain::{Answer, Decided, Outcome, Quota};
+use serde::Serialize;
+
+use crate::problem::Problem;
+use crate::ratelimit;
+use crate::wire::QuotaBody;
+
+/// Fits a quota object with ordinary ids.
+const BODY_BYTES_USUAL: usize = 512;
+
+/// Any body as JSON.
+pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
+    let mut bytes = Vec::with_capacity(BODY_BYTES_USUAL);
+    serde_json::to_writer(&mut bytes, body).expect("plain structs serialise into a vector");
+    let mut response = Response::new(Body::from(bytes));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The answer without a body.
+pub(crate) fn no_content() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+/// A quota with the fields that tell what is left.
+pub(crate) fn quota_with_fields(quota: &Quota) -> Response {
+    let mut response = json(StatusCode::OK, &QuotaBody::from(quota));
+    ratelimit::add_fields(quota, response.headers_mut());
+    response
+}
+
+/// Adds the entity tag of the pair's own policy; a pair that a default serves has none.
+pub(crate) fn add_etag(quota: &Quota, response: &mut Response) {
+    let tag = quota.revision().map(|revision| {
+        HeaderValue::try_from(format!("\"{}\"", revision.as_str()))
+            .expect("a revision is visible ASCII")
+    });
+    if let Some(tag) = tag {
+        response.headers_mut().insert(ETAG, tag);
+    }
+}
+
+/// The answer to a change of usage; under a key perhaps that of an earlier request.
+pub(crate) fn usage_changed(outcome: Outcome) -> Result<Response, Problem> {
+    let Decided { answer, replayed } = outcome?;
+    let mut response = quota_with_fields(&expect_quota(answer)?);
+    if replayed {
+        let headers = response.headers_mut();
+        headers.insert("idempotency-replayed", HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+/// The quota that every command on one pair is answered with, a deletion aside.
+pub(crate) fn expect_quota(answer: Answer) -> Result<Quota, Problem> {
+    match answer {
+        Answer::Quota(quota) => Ok(quota),
+        Answer::Quotas(_) | Answer::Default(_) | Answer::Deleted => Err(Problem::internal(
+            "a command on one pair was not answered with its quota",
+        )),
+    }
+}

@@ -1,0 +1,69 @@
+//! What the outermost layer has read of a request, for the extractors; and who sent it, for the
+//! outermost layer.
+
+use std::sync::{Arc, OnceLock};
+
+use axum::http::Uri;
+use axum::http::request::Parts;
+use quotalog_auth::Caller;
+
+use crate::extract::body::TakenBody;
+use crate::problem::Problem;
+
+/// One request and what is known of it. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Exchange(Arc<Inner>);
+
+struct Inner {
+    uri: Uri,
+    /// The decoded path, where it differs from the path as it was sent.
+    decoded_path: Option<Box<str>>,
+    body: TakenBody,
+    caller: OnceLock<Caller>,
+}
+
+impl Exchange {
+    /// A request whose path is sound and whose body has been taken in.
+    pub(crate) fn new(uri: Uri, decoded_path: Option<Box<str>>, body: TakenBody) -> Self {
+        Self(Arc::new(Inner {
+            uri,
+            decoded_path,
+            body,
+            caller: OnceLock::new(),
+        }))
+    }
+
+    /// The exchange that a request belongs to.
+    pub(crate) fn of(parts: &Parts) -> Result<Self, Problem> {
+        let exchange = parts.extensions.get::<Self>().cloned();
+        exchange.ok_or_else(|| Problem::internal("a route outside the outermost layer"))
+    }
+
+    /// The path as it was sent.
+    pub(crate) fn raw_path(&self) -> &str {
+        self.0.uri.path()
+    }
+
+    /// A segment of the path, decoded; the first is 0. Empty if there is none.
+    pub(crate) fn segment(&self, position: usize) -> &str {
+        let path = self.0.decoded_path.as_deref();
+        let path = path.unwrap_or_else(|| self.raw_path());
+        path.split('/').nth(position + 1).unwrap_or_default()
+    }
+
+    /// The body.
+    pub(crate) fn body(&self) -> &TakenBody {
+        &self.0.body
+    }
+
+    /// Notes who sent the request.
+    pub(crate) fn authenticated(&self, caller: Caller) {
+        // Only the first note counts, and there is one extractor that makes it.
+        let _ = self.0.caller.set(caller);
+    }
+
+    /// Who sent the request, if that was found out.
+    pub(crate) fn caller(&self) -> Option<&Caller> {
+        self.0.caller.get()
+    }
+}

@@ -1,0 +1,208 @@
+//! The query string of a list: `limit` and `cursor`, and nothing unknown beside them.
+//!
+//! Names and values are read as forms write them: `+` is a space here, unlike in a path.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+use quotalog_ledger::store::Page;
+
+use crate::cursor;
+use crate::fault::{Code, Faults};
+use crate::path::percent_signs_are_sound;
+use crate::problem::Problem;
+
+const LEN_DEFAULT: usize = 100;
+const LEN_MAX: usize = 1_000;
+
+/// The parameters of a query string that no one has asked for yet, in their order.
+pub(crate) struct Parameters<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl<'a> Parameters<'a> {
+    /// Reads a query string.
+    pub(crate) fn parse(query: Option<&'a str>) -> Result<Self, Problem> {
+        let query = query.unwrap_or_default();
+        let pairs = query
+            .split('&')
+            .filter(|pair| !pair.is_empty())
+            .map(|pair| {
+                let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                Some((decode(name)?, decode(value)?))
+            });
+        let pairs: Option<_> = pairs.collect();
+        pairs.map(Self).ok_or_else(|| {
+            Problem::malformed("The query string has a broken percent sign or is not UTF-8.")
+        })
+    }
+
+    /// Takes a parameter out, if it was given. One that was given twice is left for
+    /// [`Parameters::no_more`] to refuse.
+    pub(crate) fn take(&mut self, name: &str) -> Option<Cow<'a, str>> {
+        let position = self.0.iter().position(|(given, _)| given == name)?;
+        Some(self.0.remove(position).1)
+    }
+
+    /// The page that `limit` and `cursor` ask for. `list` is the list's name and what it is
+    /// filtered by; `key` reads the entry that a cursor names.
+    pub(crate) fn page<Key>(
+        &mut self,
+        list: &[&str],
+        key: impl FnOnce(&str) -> Option<Key>,
+        faults: &mut Faults,
+    ) -> Option<Page<Key>> {
+        let len_max = match self.take("limit") {
+            None => Some(LEN_DEFAULT),
+            Some(text) => page_len(&text).or_else(|| {
+                faults.add(
+                    "limit",
+                    Code::Invalid,
+                    "limit must be an integer from 1 to 1000.",
+                );
+                None
+            }),
+        };
+        let after = match self.take("cursor") {
+            None => Some(None),
+            Some(text) => {
+                let after = cursor::decode(list, &text).and_then(|last| key(&last));
+                if after.is_none() {
+                    let message = "cursor must be the next_cursor of an earlier page of this list.";
+                    faults.add("cursor", Code::Invalid, message);
+                }
+                after.map(Some)
+            }
+        };
+        Some(Page {
+            after: after?,
+            len_max: len_max?,
+        })
+    }
+
+    /// Refuses the parameters that no one has taken, each by its name.
+    pub(crate) fn no_more(self, faults: &mut Faults) {
+        for (name, _) in self.0 {
+            let message = "This list has no such parameter, or it was given twice.";
+            faults.add(name.into_owned(), Code::UnknownParameter, message);
+        }
+    }
+}
+
+fn page_len(text: &str) -> Option<usize> {
+    let all_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let sound = all_digits && !text.starts_with('0');
+    text.parse()
+        .ok()
+        .filter(|len| sound && (1..=LEN_MAX).contains(len))
+}
+
+fn decode(text: &str) -> Option<Cow<'_, str>> {
+    if !text.contains(['%', '+']) {
+        return Some(Cow::Borrowed(text));
+    }
+    if !percent_signs_are_sound(text) {
+        return None;
+    }
+    let spaced = text.replace('+', " ");
+    let decoded = percent_decode_str(&spaced).decode_utf8().ok()?;
+    Some(Cow::Owned(decoded.into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Found = (Option<(usize, Option<u32>)>, Vec<String>);
+
+    fn read(query: &str) -> Found {
+        let mut faults = Faults::default();
+        let Ok(mut parameters) = Parameters::parse(Some(query)) else {
+            return (None, vec!["malformed".to_owned()]);
+        };
+        let page = parameters.page(&["numbers"], |last| last.parse().ok(), &mut faults);
+        parameters.no_more(&mut faults);
+        let faults: Vec<serde_json::Value> =
+            serde_json::from_str(&serde_json::to_string(faults.as_slice()).unwrap()).unwrap();
+        let faults = faults.iter().map(|fault| {
+            format!(
+                "{} {}",
+                fault["field"].as_str().unwrap(),
+                fault["code"].as_str().unwrap()
+            )
+        });
+        (
+            page.map(|page| (page.len_max, page.after)),
+            faults.collect(),
+        )
+    }
+
+    #[test]
+    fn a_page_has_100_entries_unless_it_is_told_otherwise() {
+        let check = |query: &str, len_max: usize, after: Option<u32>| {
+            assert_eq!(read(query), (Some((len_max, after)), vec![]), "{query}");
+        };
+        check("", 100, None);
+        check("&", 100, None);
+        check("limit=1", 1, None);
+        check("limit=1000", 1_000, None);
+        check("%6cimit=%37", 7, None);
+        let cursor = cursor::encode(&["numbers"], "42");
+        check(&format!("cursor={cursor}&limit=5"), 5, Some(42));
+        assert!(Parameters::parse(None).is_ok_and(|parameters| parameters.0.is_empty()));
+    }
+
+    #[test]
+    fn a_bad_value_is_invalid() {
+        for limit in [
+            "0",
+            "-1",
+            "1001",
+            "1000000000",
+            "99999999999999999999",
+            "abc",
+            "",
+            "+5",
+            "05",
+            "5.0",
+        ] {
+            let (page, faults) = read(&format!("limit={limit}"));
+            assert_eq!(
+                (page, faults),
+                (None, vec!["limit invalid".to_owned()]),
+                "{limit}"
+            );
+        }
+        for cursor in [
+            "",
+            "x",
+            &cursor::encode(&["letters"], "42"),
+            &cursor::encode(&["numbers"], "x"),
+        ] {
+            let (page, faults) = read(&format!("cursor={cursor}"));
+            assert_eq!(
+                (page, faults),
+                (None, vec!["cursor invalid".to_owned()]),
+                "{cursor}"
+            );
+        }
+        let both = vec!["limit invalid".to_owned(), "cursor invalid".to_owned()];
+        assert_eq!(read("cursor=%20&limit"), (None, both));
+    }
+
+    #[test]
+    fn an_unknown_or_repeated_parameter_is_named() {
+        let check = |query: &str, name: &str| {
+            assert_eq!(
+                read(query).1,
+                vec![format!("{name} unknown_parameter")],
+                "{query}"
+            );
+        };
+        check("page=2", "page");
+        check("limit=5&limit=5", "limit");
+        check("Limit=5", "Limit");
+        check("a+b%2B=1", "a b+");
+        for query in ["%", "limit=%zz", "a=%ff", "%f", "a=%+41"] {
+            assert_eq!(read(query), (None, vec!["malformed".to_owned()]), "{query}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! What is done for every request, whatever its route: the one layer around all handlers.
+//!
+//! It gives the request its id, takes the body in, reads the path, catches a panic, has a
+//! credential confirmed where the store has not judged it, and writes the problem document.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request};
+use axum::http::header::{CACHE_CONTROL, CONNECTION, HeaderValue};
+use axum::http::request::Parts;
+use axum::http::{Uri, Version};
+use axum::response::Response;
+use quotalog_ledger::Ledger;
+use tower::{Layer, Service};
+
+use crate::exchange::Exchange;
+use crate::extract::body::TakenBody;
+use crate::path;
+use crate::problem::Problem;
+use crate::request_id::RequestIds;
+use crate::router::App;
+
+/// Puts [`Front`] around a route.
+#[derive(Clone)]
+pub(crate) struct FrontLayer(Arc<Shared>);
+
+/// A route, and what is done around it.
+#[derive(Clone)]
+pub(crate) struct Front<S> {
+    inner: S,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    ledger: Ledger,
+    request_ids: RequestIds,
+}
+
+impl FrontLayer {
+    pub(crate) fn new(app: App) -> Self {
+        Self(Arc::new(Shared {
+            ledger: app.ledger,
+            request_ids: RequestIds::new(),
+        }))
+    }
+}
+
+impl<S> Layer<S> for FrontLayer {
+    type Service = Front<S>;
+
+    fn layer(&self, inner: S) -> Front<S> {
+        Front {
+            inner,
+            shared: Arc::clone(&self.0),
+        }
+    }
+}
+
+impl<S> Service<Request> for Front<S>
+where
+    S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        // The service that was polled ready is the one to call.
+        let next = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, next);
+        Box::pin(answer(Arc::clone(&self.shared), inner, request))
+    }
+}
+
+async fn answer<S>(shared: Arc<Shared>, inner: S, request: Request) -> Result<Response, Infallible>
+where
+    S: Service<Request, Response = Response, Error = Infallible>,
+{
+    let (parts, body) = request.into_parts();
+    let request_id = shared.request_ids.of(&parts.headers);
+    let route = parts.extensions.get::<MatchedPath>().cloned();
+    let (method, uri, version) = (parts.method.clone(), parts.uri.clone(), parts.version);
+
+    let body = TakenBody::take(&parts.headers, body).await;
+    let read_whole = body.was_read_whole();
+    let mut response = match path::decode(uri.path()) {
+        Ok(decoded) => {
+            let exchange = Exchange::new(uri.clone(), owned(decoded), body);
+            handled(&shared.ledger, inner, parts, exchange, &request_id).await
+        }
+        Err(fault) => Problem::from(fault).answer(uri.path()),
+    };
+
+    let status = response.status();
+    let headers = response.headers_mut();
+    if is_private(&uri) {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    if !read_whole && version < Version::HTTP_2 {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    tracing::debug!(
+        %method,
+        route = route.as_ref().map_or("none", MatchedPath::as_str),
+        status = status.as_u16(),
+        request_id = request_id.to_str().unwrap_or_default(),
+        "answered"
+    );
+    headers.insert("x-request-id", request_id);
+    Ok(response)
+}
+
+/// Has the route answer, and writes the problem if there is one.
+async fn handled<S>(
+    ledger: &Ledger,
+    mut inner: S,
+    mut parts: Parts,
+    exchange: Exchange,
+    request_id: &HeaderValue,
+) -> Response
+where
+    S: Service<Request, Response = Response, Error = Infallible>,
+{
+    parts.extensions.insert(exchange.clone());
+    let request = Request::from_parts(parts, Body::empty());
+    let problem = match caught(async move { inner.call(request).await }).await {
+        Ok(Ok(mut response)) => match response.extensions_mut().remove::<Problem>() {
+            None => return response,
+            Some(problem) => problem,
+        },
+        Ok(Err(never)) => match never {},
+        Err(panic) => Problem::internal(panic_message(&*panic)),
+    };
+    let problem = confirmed(ledger, &exchange, problem).await;
+    if let Some(cause) = problem.cause() {
+        let request_id = request_id.to_str().unwrap_or_default();
+        tracing::error!(
+            error = cause,
+            request_id,
+            "a request failed by a fault of ours"
+        );
+    }
+    problem.answer(exchange.raw_path())
+}
+
+/// The problem, or that the caller's token no longer holds: a refusal that was made without asking
+/// the store rests on a remembered token, which may have been revoked since.
+async fn confirmed(ledger: &Ledger, exchange: &Exchange, problem: Problem) -> Problem {
+    match exchange.caller() {
+        Some(caller) if problem.needs_confirmation() => match ledger.confirm(caller).await {
+            Ok(()) => problem,
+            Err(error) => error.into(),
+        },
+        Some(_) | None => problem,
+    }
+}
+
+/// Runs `future`, and gives back what it panicked with. A future that has panicked is not polled
+/// again, and what it may have left half done goes with it.
+async fn caught<F: Future>(future: F) -> Result<F::Output, Box<dyn Any + Send>> {
+    let mut future = pin!(future);
+    poll_fn(
+        |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+            Ok(Poll::Pending) => Poll::Pending,
+            Err(panic) => Poll::Ready(Err(panic)),
+        },
+    )
+    .await
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("panicked: {}", text.unwrap_or("without a message"))
+}
+
+fn owned(decoded: Cow<'_, str>) -> Option<Box<str>> {
+    match decoded {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(decoded) => Some(decoded.into()),
+    }
+}
+
+/// Whether answers for this path are for their caller alone, problems included.
+fn is_private(uri: &Uri) -> bool {
+    let first = uri.path().split('/').nth(1).unwrap_or_default();
+    matches!(
+        first,
+        "quotas" | "consume" | "defaults" | "tokens" | "audit"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_given_back_with_its_message() {
+        let returned = caught(async { 7 }).await;
+        assert!(matches!(returned, Ok(7)));
+        let panicked = caught(async {
+            tokio::task::yield_now().await;
+            panic!("at the {}", "disco");
+        });
+        let panic = panicked.await.unwrap_err();
+        assert_eq!(panic_message(&*panic), "panicked: at the disco");
+        assert_eq!(panic_message(&7), "panicked: without a message");
+    }
+
+    #[test]
+    fn answers_about_quotas_and_tokens_are_private() {
+        for path in [
+            "/quotas/u/r",
+            "/quotas",
+            "/tokens",
+            "/consume",
+            "/defaults/r",
+            "/audit?limit=1",
+        ] {
+            assert!(is_private(&Uri::from_static(path)), "{path}");
+        }
+        for path in ["/", "/healthz", "/quotasx", "/problems/quotas"] {
+            assert!(!is_private(&Uri::from_static(path)), "{path}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! `PUT`, `GET` and `DELETE /quotas/{user_id}/{resource}`: the policy of a pair, and the check of
+//! its quota, which changes nothing.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use quotalog_auth::Action;
+use quotalog_domain::{Command, Operation};
+
+use crate::answer;
+use crate::extract::bearer::Authenticated;
+use crate::extract::body::Payload;
+use crate::extract::fields;
+use crate::extract::ids::RawPair;
+use crate::extract::if_match::IfMatchField;
+use crate::fault::Faults;
+use crate::problem::Problem;
+use crate::router::App;
+use crate::wire::QuotaBody;
+
+pub(crate) async fn set(
+    State(app): State<App>,
+    pair: RawPair,
+    caller: Authenticated,
+    payload: Payload,
+    if_match: IfMatchField,
+) -> Result<Response, Problem> {
+    caller.may(Action::Administer)?;
+    let mut body = payload.object()?;
+    let if_match = if_match.read()?;
+
+    let mut faults = Faults::default();
+    let pair = pair.checked(&mut faults);
+    let window = fields::window(&mut body, &mut faults);
+    let limit = fields::limit_count(&mut body, &mut faults);
+    fields::no_more(body, &mut faults);
+    let (Some(pair), Some(window), Some(limit), true) = (pair, window, limit, faults.is_empty())
+    else {
+        return Err(faults.into());
+    };
+
+    let command = Command::new(Operation::SetPolicy {
+        pair,
+        window,
+        limit,
+        if_match,
+    });
+    let decided = app.ledger.submit(caller.caller(), command).await??;
+    let quota = answer::expect_quota(decided.answer)?;
+    let mut response = answer::json(StatusCode::OK, &QuotaBody::from(&quota));
+    answer::add_etag(&quota, &mut response);
+    Ok(response)
+}
+
+pub(crate) async fn check(
+    State(app): State<App>,
+    pair: RawPair,
+    caller: Authenticated,
+) -> Result<Response, Problem> {
+    caller.may(Action::ReadUser(pair.user_id()))?;
+
+    let mut faults = Faults::default();
+    let Some(pair) = pair.checked(&mut faults) else {
+        return Err(faults.into());
+    };
+
+    let quota = app.ledger.quota(caller.caller(), pair).await?;
+    let quota = quota.ok_or_else(Problem::no_policy)?;
+    let mut response = answer::quota_with_fields(&quota);
+    answer::add_etag(&quota, &mut response);
+    Ok(response)
+}
+
+pub(crate) async fn delete(
+    State(app): State<App>,
+    pair: RawPair,
+    caller: Authenticated,
+    if_match: IfMatchField,
+) -> Result<Response, Problem> {
+    caller.may(Action::Administer)?;
+    let if_match = if_match.read()?;
+
+    let mut faults = Faults::default();
+    let Some(pair) = pair.checked(&mut faults) else {
+        return Err(faults.into());
+    };
+
+    let command = Command::new(Operation::DeletePolicy { pair, if_match });
+    app.ledger.submit(caller.caller(), command).await??;
+    Ok(answer::no_content())
+}

@@ -1,0 +1,48 @@
+//! `GET /quotas/{user_id}`: a user's quotas, by resource, page by page.
+
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use quotalog_auth::Action;
+use quotalog_domain::Resource;
+
+use crate::answer;
+use crate::cursor;
+use crate::extract::bearer::Authenticated;
+use crate::extract::ids::RawPair;
+use crate::extract::page::Parameters;
+use crate::fault::Faults;
+use crate::problem::Problem;
+use crate::router::App;
+use crate::wire::{QuotaBody, UserQuotasBody};
+
+pub(crate) async fn list(
+    State(app): State<App>,
+    user: RawPair,
+    caller: Authenticated,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    caller.may(Action::ReadUser(user.user_id()))?;
+    let mut parameters = Parameters::parse(query.as_deref())?;
+
+    let mut faults = Faults::default();
+    let list = ["user-quotas", user.user_id()];
+    let user_id = user.checked_user_id(&mut faults);
+    let read_key = |last: &str| Resource::try_from(last).ok();
+    let page = parameters.page(&list, read_key, &mut faults);
+    parameters.no_more(&mut faults);
+    let (Some(user_id), Some(page), true) = (user_id, page, faults.is_empty()) else {
+        return Err(faults.into());
+    };
+
+    let listed = app
+        .ledger
+        .user_quotas(caller.caller(), user_id, page)
+        .await?;
+    let body = UserQuotasBody {
+        user_id: user.user_id(),
+        quotas: listed.entries.iter().map(QuotaBody::from).collect(),
+        next_cursor: listed.next.map(|last| cursor::encode(&list, last.as_str())),
+    };
+    Ok(answer::json(StatusCode::OK, &body))
+}

@@ -1,0 +1,93 @@
+//! The shapes of answers in JSON. The domain's types know nothing of them.
+
+use quotalog_auth::TokenRecord;
+use quotalog_domain::{Quota, Source};
+
+use crate::instant::Instant;
+
+/// The quota object: one shape everywhere a quota is answered.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct QuotaBody<'a> {
+    user_id: &'a str,
+    resource: &'a str,
+    window: &'static str,
+    limit_count: u64,
+    usage: u64,
+    remaining: u64,
+    allowed: bool,
+    window_start: Instant,
+    reset_at: Instant,
+    source: &'static str,
+    created_at: Instant,
+    updated_at: Instant,
+}
+
+/// A page of one user's quotas.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct UserQuotasBody<'a> {
+    pub(crate) user_id: &'a str,
+    pub(crate) quotas: Vec<QuotaBody<'a>>,
+    pub(crate) next_cursor: Option<String>,
+}
+
+/// A token; its secret only in the answer to its making.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct TokenBody<'a> {
+    id: &'a str,
+    role: &'static str,
+    user_id: Option<&'a str>,
+    name: Option<&'a str>,
+    created_at: Instant,
+    expires_at: Option<Instant>,
+}
+
+/// A new token with its secret.
+#[derive(serde::Serialize)]
+pub(crate) struct NewTokenBody<'a> {
+    #[serde(flatten)]
+    pub(crate) record: TokenBody<'a>,
+    pub(crate) token: &'a str,
+}
+
+/// A page of tokens.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct TokensBody<'a> {
+    pub(crate) tokens: Vec<TokenBody<'a>>,
+    pub(crate) next_cursor: Option<String>,
+}
+
+impl<'a> From<&'a Quota> for QuotaBody<'a> {
+    fn from(quota: &'a Quota) -> Self {
+        let span = quota.span();
+        Self {
+            user_id: quota.pair.user_id.as_str(),
+            resource: quota.pair.resource.as_str(),
+            window: quota.window().as_str(),
+            limit_count: quota.limit().get(),
+            usage: quota.usage,
+            remaining: quota.remaining(),
+            allowed: quota.allowed,
+            window_start: Instant(span.start),
+            reset_at: Instant(span.reset_at),
+            source: match quota.source {
+                Source::Policy => "policy",
+                Source::Default => "default",
+            },
+            created_at: Instant(quota.policy.created_at),
+            updated_at: Instant(quota.policy.updated_at),
+        }
+    }
+}
+
+impl<'a> From<&'a TokenRecord> for TokenBody<'a> {
+    fn from(token: &'a TokenRecord) -> Self {
+        Self {
+            id: token.id.as_str(),
+            role: token.role.kind().as_str(),
+            user_id: token.user_id().map(quotalog_domain::UserId::as_str),
+            name: token.name.as_ref().map(quotalog_auth::TokenName::as_str),
+            created_at: Instant(token.created_at),
+            expires_at: token.expires_at.map(Instant),
+        }
+    }
+}

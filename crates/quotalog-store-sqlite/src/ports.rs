@@ -1,0 +1,108 @@
+//! The ports of the ledger, each as one piece of work for the writer or a reader.
+
+use quotalog_auth::{Caller, Credential, NewToken, TokenHash, TokenId, TokenRecord};
+use quotalog_domain::{Pair, Quota, Resource, UserId};
+use quotalog_ledger::store::{
+    Administer, Batch, Commit, ExpiryPassed, Judged, Listed, Page, Publish, Read, Retention,
+    StoreError, StoreFuture, TokenOrder, Verdict,
+};
+
+use crate::fault::before_commit;
+use crate::quota::Pairs;
+use crate::store::SqliteStore;
+use crate::tx::Tx;
+use crate::{batch, list, prune, token};
+
+impl Commit for SqliteStore {
+    fn commit(&self, batch: Batch) -> StoreFuture<'_, Vec<Verdict>> {
+        let retention = self.retention();
+        self.write(move |tx| batch::run(tx, batch, retention))
+    }
+}
+
+impl Read for SqliteStore {
+    fn authenticate(&self, hash: TokenHash) -> StoreFuture<'_, Option<Caller>> {
+        self.read(move |tx| token::caller(tx, &hash))
+    }
+
+    fn confirm(&self, credential: Credential) -> StoreFuture<'_, Judged<()>> {
+        self.read(move |tx| token::judge(tx, &credential))
+    }
+
+    fn quota(&self, credential: Credential, pair: Pair) -> StoreFuture<'_, Judged<Option<Quota>>> {
+        self.read(move |tx| {
+            judged(tx, &credential, |tx| {
+                Pairs::new(tx.connection, tx.now)?.quota(tx, pair)
+            })
+        })
+    }
+
+    fn user_quotas(
+        &self,
+        credential: Credential,
+        user_id: UserId,
+        page: Page<Resource>,
+    ) -> StoreFuture<'_, Judged<Listed<Quota, Resource>>> {
+        self.read(move |tx| judged(tx, &credential, |tx| list::user_quotas(tx, &user_id, &page)))
+    }
+
+    fn tokens(
+        &self,
+        credential: Credential,
+        page: Page<TokenOrder>,
+    ) -> StoreFuture<'_, Judged<Listed<TokenRecord, TokenOrder>>> {
+        self.read(move |tx| judged(tx, &credential, |tx| list::tokens(tx, &page)))
+    }
+
+    fn ping(&self) -> StoreFuture<'_, ()> {
+        self.read(|tx| token::generation(tx.connection).map(drop))
+    }
+}
+
+impl Administer for SqliteStore {
+    fn create_token(
+        &self,
+        credential: Credential,
+        token: NewToken,
+    ) -> StoreFuture<'_, Judged<Result<TokenRecord, ExpiryPassed>>> {
+        self.write(move |tx| {
+            judged(tx, &credential, |tx| token::insert(tx, token))
+                .map(|judged| judged.map(|record| record.ok_or(ExpiryPassed)))
+                .map_err(before_commit)
+        })
+    }
+
+    fn revoke_token(&self, credential: Credential, id: TokenId) -> StoreFuture<'_, Judged<bool>> {
+        self.write(move |tx| {
+            judged(tx, &credential, |tx| token::delete(tx, &id)).map_err(before_commit)
+        })
+    }
+
+    fn create_first_admin_token(&self, token: NewToken, publish: Publish) -> StoreFuture<'_, bool> {
+        self.write(move |tx| {
+            if token::has_valid_admin(tx).map_err(before_commit)? {
+                return Ok(false);
+            }
+            let stored = token::insert(tx, token).map_err(before_commit)?;
+            stored.ok_or_else(|| StoreError::Internal(Box::new(ExpiryPassed)))?;
+            publish().map_err(|error| StoreError::Internal(Box::new(error)))?;
+            Ok(true)
+        })
+    }
+
+    fn prune_step(&self, retention: Retention, rows_max: u32) -> StoreFuture<'_, u32> {
+        self.write(move |tx| prune::step(tx, retention, rows_max).map_err(before_commit))
+    }
+}
+
+/// What `work` answers, if the credential holds in the same transaction.
+fn judged<T>(
+    tx: &Tx<'_>,
+    credential: &Credential,
+    work: impl FnOnce(&Tx<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Judged<T>> {
+    match token::judge(tx, credential)? {
+        Ok(()) => work(tx).map(Ok),
+        Err(revoked) => Ok(Err(revoked)),
+    }
+}

@@ -1,0 +1,107 @@
+//! Reading what belongs to one pair: its policy, or its resource's default, and its usage of today.
+
+use quotalog_domain::{Pair, Policy, Quota, Resource, Source, Timestamp, Usage};
+use rusqlite::{CachedStatement, Connection, Result, Row};
+
+use crate::row::{self, Unfit};
+use crate::tx::{Today, Tx};
+
+pub(crate) const FIND_POLICY: &str = "SELECT id, window, limit_count, created_at, updated_at \
+     FROM quota_policies WHERE user_id = ?1 AND resource = ?2";
+pub(crate) const FIND_USAGE: &str = "SELECT id, window_start, usage FROM quota_usage \
+     WHERE user_id = ?1 AND resource = ?2 AND window_start >= ?3 AND window_start < ?4";
+pub(crate) const FIND_DEFAULT: &str = "SELECT id, window, limit_count, created_at, updated_at \
+     FROM quota_defaults WHERE resource = ?1";
+
+/// The statements that read one pair after another.
+pub(crate) struct Pairs<'c> {
+    policy: CachedStatement<'c>,
+    usage: CachedStatement<'c>,
+    today: Today,
+}
+
+impl<'c> Pairs<'c> {
+    pub(crate) fn new(connection: &'c Connection, now: Timestamp) -> Result<Self> {
+        Ok(Self {
+            policy: connection.prepare_cached(FIND_POLICY)?,
+            usage: connection.prepare_cached(FIND_USAGE)?,
+            today: Today::at(now),
+        })
+    }
+
+    /// The pair's own policy.
+    pub(crate) fn policy(&mut self, tx: &Tx<'_>, pair: &Pair) -> Result<Option<Policy>> {
+        let mut rows = self
+            .policy
+            .query((pair.user_id.as_str(), pair.resource.as_str()))?;
+        match rows.next()? {
+            Some(row) => held(tx, "quota_policies", row, |row| row::policy(row, 1)),
+            None => Ok(None),
+        }
+    }
+
+    /// The pair's usage rows of today, each with its row id, in one order.
+    pub(crate) fn usage(
+        &mut self,
+        tx: &Tx<'_>,
+        pair: &Pair,
+        mut load: impl FnMut(i64, Timestamp, u64),
+    ) -> Result<()> {
+        let (user_id, resource) = (pair.user_id.as_str(), pair.resource.as_str());
+        let today = (self.today.start.as_str(), self.today.end.as_str());
+        let mut rows = self.usage.query((user_id, resource, today.0, today.1))?;
+        while let Some(row) = rows.next()? {
+            if let Some((window_start, units)) =
+                held(tx, "quota_usage", row, |row| row::usage(row, 1))?
+            {
+                load(row.get(0)?, window_start, units);
+            }
+        }
+        Ok(())
+    }
+
+    /// The pair's quota, if a policy of its own or a default serves it.
+    pub(crate) fn quota(&mut self, tx: &Tx<'_>, pair: Pair) -> Result<Option<Quota>> {
+        let own = self
+            .policy(tx, &pair)?
+            .map(|policy| (policy, Source::Policy));
+        let in_force = match own {
+            Some(own) => Some(own),
+            None => default_of(tx, &pair.resource)?.map(|policy| (policy, Source::Default)),
+        };
+        let Some((policy, source)) = in_force else {
+            return Ok(None);
+        };
+        let mut usage = Usage::default();
+        self.usage(tx, &pair, |_, window_start, units| {
+            usage.load(window_start, units);
+        })?;
+        Ok(Some(Quota::check(pair, policy, source, &usage, tx.now)))
+    }
+}
+
+/// The default of a resource.
+pub(crate) fn default_of(tx: &Tx<'_>, resource: &Resource) -> Result<Option<Policy>> {
+    let mut find = tx.connection.prepare_cached(FIND_DEFAULT)?;
+    let mut rows = find.query([resource.as_str()])?;
+    match rows.next()? {
+        Some(row) => held(tx, "quota_defaults", row, |row| row::policy(row, 1)),
+        None => Ok(None),
+    }
+}
+
+/// What `read` makes of a row whose first column is its row id; a row that it cannot hold is passed over.
+pub(crate) fn held<T>(
+    tx: &Tx<'_>,
+    table: &'static str,
+    row: &Row<'_>,
+    read: impl FnOnce(&Row<'_>) -> std::result::Result<T, Unfit>,
+) -> Result<Option<T>> {
+    match read(row) {
+        Ok(value) => Ok(Some(value)),
+        Err(why) => {
+            tx.passed_over.note(table, row.get(0)?, why);
+            Ok(None)
+        }
+    }
+}

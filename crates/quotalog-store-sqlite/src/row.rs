@@ -1,0 +1,102 @@
+//! From rows to values of the domain, through its constructors. The only place that does so.
+
+use quotalog_auth::{Role, RoleKind, TokenId, TokenName, TokenRecord};
+use quotalog_domain::{Limit, Policy, Resource, Timestamp, UserId, Window};
+use rusqlite::Row;
+use rusqlite::types::ValueRef;
+
+use crate::instant;
+
+/// What of a row the domain cannot hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unfit {
+    #[error("the user id is none")]
+    UserId,
+    #[error("the resource is none")]
+    Resource,
+    #[error("the window is unknown")]
+    Window,
+    #[error("the limit is not a positive integer")]
+    Limit,
+    #[error("the usage is not an integer of 0 or more")]
+    Usage,
+    #[error("an instant is unreadable")]
+    Instant,
+    #[error("the role is unknown")]
+    Role,
+    #[error("the name is none")]
+    Name,
+}
+
+/// `window, limit_count, created_at, updated_at`, from column `first` on.
+pub(crate) fn policy(row: &Row<'_>, first: usize) -> Result<Policy, Unfit> {
+    let window = text(row, first).and_then(|text| Window::try_from(text).ok());
+    let limit = integer(row, first + 1).and_then(|units| Limit::stored(units).ok());
+    Ok(Policy {
+        window: window.ok_or(Unfit::Window)?,
+        limit: limit.ok_or(Unfit::Limit)?,
+        created_at: timestamp(row, first + 2)?,
+        updated_at: timestamp(row, first + 3)?,
+    })
+}
+
+/// `window_start, usage`, from column `first` on.
+pub(crate) fn usage(row: &Row<'_>, first: usize) -> Result<(Timestamp, u64), Unfit> {
+    let window_start = timestamp(row, first)?;
+    let units = integer(row, first + 1).and_then(|units| u64::try_from(units).ok());
+    Ok((window_start, units.ok_or(Unfit::Usage)?))
+}
+
+/// `user_id`, in column `column`.
+pub(crate) fn user_id(row: &Row<'_>, column: usize) -> Result<UserId, Unfit> {
+    let id = text(row, column).and_then(|text| UserId::try_from(text).ok());
+    id.ok_or(Unfit::UserId)
+}
+
+/// `resource`, in column `column`.
+pub(crate) fn resource(row: &Row<'_>, column: usize) -> Result<Resource, Unfit> {
+    let id = text(row, column).and_then(|text| Resource::try_from(text).ok());
+    id.ok_or(Unfit::Resource)
+}
+
+/// `id, role, user_id, name, created_at, expires_at`, from column `first` on.
+pub(crate) fn token(row: &Row<'_>, first: usize) -> Result<TokenRecord, Unfit> {
+    let kind = text(row, first + 1).and_then(|text| RoleKind::try_from(text).ok());
+    let user = optional(row, first + 2, user_id)?;
+    let name = |row: &Row<'_>, column| {
+        let name = text(row, column).and_then(|text| TokenName::try_from(text).ok());
+        name.ok_or(Unfit::Name)
+    };
+    Ok(TokenRecord {
+        id: TokenId::named(text(row, first).ok_or(Unfit::Name)?),
+        role: Role::new(kind.ok_or(Unfit::Role)?, user).map_err(|_| Unfit::Role)?,
+        name: optional(row, first + 3, name)?,
+        created_at: timestamp(row, first + 4)?,
+        expires_at: optional(row, first + 5, timestamp)?,
+    })
+}
+
+fn timestamp(row: &Row<'_>, column: usize) -> Result<Timestamp, Unfit> {
+    text(row, column)
+        .and_then(instant::from_text)
+        .ok_or(Unfit::Instant)
+}
+
+fn optional<T>(
+    row: &Row<'_>,
+    column: usize,
+    read: impl FnOnce(&Row<'_>, usize) -> Result<T, Unfit>,
+) -> Result<Option<T>, Unfit> {
+    match row.get_ref(column) {
+        Ok(ValueRef::Null) => Ok(None),
+        _ => read(row, column).map(Some),
+    }
+}
+
+fn text<'r>(row: &'r Row<'_>, column: usize) -> Option<&'r str> {
+    row.get_ref(column).ok()?.as_str().ok()
+}
+
+fn integer(row: &Row<'_>, column: usize) -> Option<i64> {
+    row.get_ref(column).ok()?.as_i64().ok()
+}

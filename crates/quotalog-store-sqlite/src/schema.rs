@@ -1,0 +1,220 @@
+//! The tables: making them, adopting those of another program, refusing those of a newer one.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode, MAIN_DB, Result};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::turnstile::{TurnError, Turnstile};
+use crate::{OpenError, batch, connection, place, quota, row};
+
+// This makes the module `migrations`.
+refinery::embed_migrations!("migrations");
+
+/// A table of our own, so that neither `user_version` nor another program's migrations meet ours.
+const HISTORY: &str = "quotalog_schema_history";
+/// A start may have to wait until another has migrated a large file.
+const TURN_WAIT: Duration = Duration::from_secs(30);
+
+/// Makes or adopts the file and brings its tables up to date, one process at a time.
+pub(crate) fn prepare(
+    path: &Path,
+    turnstile: &Turnstile,
+) -> std::result::Result<Connection, OpenError> {
+    let _turn = turnstile
+        .enter(Instant::now() + TURN_WAIT)
+        .map_err(|error| match error {
+            TurnError::TimedOut => OpenError::Busy(path.to_owned()),
+            TurnError::Io(cause) => OpenError::Lock {
+                path: place::beside(path, "-turn"),
+                cause,
+            },
+        })?;
+    place::create_database(path)?;
+    let refused = |error| refused(path, error);
+    let (mut connection, mode) = connection::open_writer(path).map_err(refused)?;
+    if connection.is_readonly(MAIN_DB).map_err(refused)? {
+        let cause = std::io::ErrorKind::PermissionDenied.into();
+        return Err(OpenError::Unwritable {
+            path: path.to_owned(),
+            cause,
+        });
+    }
+    if mode != "wal" {
+        return Err(OpenError::NoWal {
+            path: path.to_owned(),
+            mode,
+        });
+    }
+    let has_history = has_table(&connection, HISTORY).map_err(refused)?;
+    let adopted = !has_history && has_table(&connection, "quota_policies").map_err(refused)?;
+    if has_history {
+        check_history(path, &connection)?;
+    }
+    migrate(path, &mut connection)?;
+    check_tables(path, &connection)?;
+    if adopted {
+        report_adoption(&connection).map_err(refused)?;
+    }
+    Ok(connection)
+}
+
+/// What an error of SQLite says about the file.
+pub(crate) fn refused(path: &Path, cause: rusqlite::Error) -> OpenError {
+    let path = path.to_owned();
+    match cause.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => OpenError::NotADatabase(path),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => OpenError::Busy(path),
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            OpenError::Unwritable {
+                path,
+                cause: std::io::Error::other(cause),
+            }
+        }
+        _ => OpenError::Sqlite {
+            path,
+            cause: Box::new(cause),
+        },
+    }
+}
+
+fn has_table(connection: &Connection, name: &str) -> Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
+    connection.query_row(sql, [name], |row| row.get(0))
+}
+
+/// Refuses a history that the migration library could not read, and one that goes beyond this program.
+fn check_history(path: &Path, connection: &Connection) -> std::result::Result<(), OpenError> {
+    let sql = format!("SELECT version, name, applied_on, checksum FROM {HISTORY}");
+    let read = |row: &rusqlite::Row<'_>| {
+        let readable = row.get::<_, String>(1).is_ok()
+            && row
+                .get::<_, String>(2)
+                .is_ok_and(|at| OffsetDateTime::parse(&at, &Rfc3339).is_ok())
+            && row
+                .get::<_, String>(3)
+                .is_ok_and(|sum| sum.parse::<u64>().is_ok());
+        Ok(row.get::<_, i32>(0).ok().filter(|_| readable))
+    };
+    let versions: Vec<Option<i32>> = connection
+        .prepare(&sql)
+        .and_then(|mut history| history.query_map([], read)?.collect())
+        .map_err(|error| refused(path, error))?;
+    let known = migrations::runner()
+        .get_migrations()
+        .iter()
+        .map(refinery::Migration::version)
+        .max()
+        .unwrap_or_default();
+    match versions
+        .iter()
+        .copied()
+        .max_by_key(|version| version.unwrap_or(i32::MAX))
+    {
+        Some(Some(found)) if found > known => Err(OpenError::NewerSchema {
+            path: path.to_owned(),
+            found,
+            known,
+        }),
+        Some(None) => Err(OpenError::ForeignSchema {
+            path: path.to_owned(),
+            cause: format!("{HISTORY} is unreadable"),
+        }),
+        Some(Some(_)) | None => Ok(()),
+    }
+}
+
+fn migrate(path: &Path, connection: &mut Connection) -> std::result::Result<(), OpenError> {
+    let mut runner = migrations::runner()
+        .set_grouped(true)
+        .set_abort_divergent(true)
+        .set_abort_missing(true);
+    runner.set_migration_table_name(HISTORY);
+    match runner.run(connection) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(match error.kind() {
+            refinery::error::Kind::DivergentVersion(..)
+            | refinery::error::Kind::MissingVersion(_) => OpenError::ForeignSchema {
+                path: path.to_owned(),
+                cause: error.to_string(),
+            },
+            refinery::error::Kind::InvalidName
+            | refinery::error::Kind::InvalidVersion
+            | refinery::error::Kind::RepeatedVersion(_)
+            | refinery::error::Kind::InvalidMigrationPath(..)
+            | refinery::error::Kind::InvalidMigrationFile(..)
+            | refinery::error::Kind::ConfigError(_)
+            | refinery::error::Kind::Connection(..) => OpenError::Sqlite {
+                path: path.to_owned(),
+                cause: Box::new(error),
+            },
+        }),
+    }
+}
+
+/// Tables of these names but another shape would fail every request; better now.
+fn check_tables(path: &Path, connection: &Connection) -> std::result::Result<(), OpenError> {
+    let statements = [
+        quota::FIND_POLICY,
+        quota::FIND_USAGE,
+        batch::SAVE_POLICY,
+        batch::INSERT_USAGE,
+        batch::UPDATE_USAGE,
+    ];
+    for sql in statements {
+        if let Err(error) = connection.prepare_cached(sql) {
+            let cause = if let rusqlite::Error::SqlInputError { msg, .. } = error {
+                msg
+            } else {
+                error.to_string()
+            };
+            return Err(OpenError::ForeignSchema {
+                path: path.to_owned(),
+                cause,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Counts, once, the rows of another program that will be passed over.
+fn report_adoption(connection: &Connection) -> Result<()> {
+    let policies = unfit(
+        connection,
+        "SELECT user_id, resource, window, limit_count, created_at, updated_at FROM quota_policies",
+        |row| row::policy(row, 2).is_ok(),
+    )?;
+    let usage = unfit(
+        connection,
+        "SELECT user_id, resource, window_start, usage FROM quota_usage",
+        |row| row::usage(row, 2).is_ok(),
+    )?;
+    if policies > 0 || usage > 0 {
+        tracing::warn!(
+            policies,
+            usage,
+            "rows of the adopted database are passed over"
+        );
+    } else {
+        tracing::info!("the database of another program was adopted");
+    }
+    Ok(())
+}
+
+fn unfit(
+    connection: &Connection,
+    sql: &str,
+    fits: impl Fn(&rusqlite::Row<'_>) -> bool,
+) -> Result<u64> {
+    let mut statement = connection.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    let mut unfit: u64 = 0;
+    while let Some(row) = rows.next()? {
+        if row::user_id(row, 0).is_err() || row::resource(row, 1).is_err() || !fits(row) {
+            unfit += 1;
+        }
+    }
+    Ok(unfit)
+}

@@ -1,0 +1,261 @@
+//! Which files are opened, how they are made, and what is refused.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use quotalog_domain::{Refusal, Window};
+use quotalog_ledger::store::{Read as _, StoreError};
+use quotalog_store_sqlite::OpenError;
+use quotalog_testkit::ManualClock;
+use quotalog_testkit::conformance::{Desk, START, pair};
+
+use support::{TempDatabase, open};
+
+const FOREIGN_TABLES: &str = "
+    CREATE TABLE quota_policies (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, user_id TEXT NOT NULL, resource TEXT NOT NULL,
+        window TEXT NOT NULL DEFAULT 'hourly', limit_count INTEGER NOT NULL,
+        created_at TEXT NOT NULL, updated_at TEXT NOT NULL, UNIQUE(user_id, resource));
+    CREATE TABLE quota_usage (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, user_id TEXT NOT NULL, resource TEXT NOT NULL,
+        window_start TEXT NOT NULL, usage INTEGER NOT NULL DEFAULT 0,
+        created_at TEXT NOT NULL, updated_at TEXT NOT NULL, UNIQUE(user_id, resource, window_start));
+    PRAGMA user_version = 4711;";
+
+fn adopt(database: &TempDatabase, rows: &str) -> Desk<quotalog_store_sqlite::SqliteStore> {
+    let foreign = database.foreign();
+    foreign.execute_batch(FOREIGN_TABLES).unwrap();
+    foreign.execute_batch(rows).unwrap();
+    drop(foreign);
+    database.desk()
+}
+
+#[tokio::test]
+async fn the_rows_of_another_program_are_kept_and_served() {
+    let database = TempDatabase::at_start();
+    let rows = "
+        INSERT INTO quota_policies VALUES
+         (7, 'u', 'r', 'hourly', 10, '2026-11-01 09:00:00', '2026-11-02 09:00:00'),
+         (8, 'u', 'large', 'daily', 5000000, '2026-11-01 09:00:00', '2026-11-01 09:00:00');
+        INSERT INTO quota_usage VALUES
+         (1, 'u', 'r', '2026-11-30 18:00:00', 3, '2026-11-30 18:00:00', '2026-11-30 18:00:00'),
+         (2, 'u', 'r', '2026-11-30 18:17:00', 2, '2026-11-30 18:17:00', '2026-11-30 18:17:00'),
+         (3, 'u', 'r', '2026-11-30 17:00:00', 9, '2026-11-30 17:00:00', '2026-11-30 17:00:00'),
+         (4, 'u', 'large', '2026-11-30 00:00:00', 4999999, '2026-11-30 00:00:00', '2026-11-30 00:00:00');
+        CREATE TABLE refinery_schema_history (something_else TEXT);";
+    let desk = adopt(&database, rows);
+    let quota = desk.check(pair("u", "r")).await.unwrap();
+    assert_eq!((quota.usage, quota.limit().get()), (5, 10));
+    assert_eq!(quota.policy.updated_at, START.plus_s(-28 * 86_400 - 33_600));
+    let large = desk.check(pair("u", "large")).await.unwrap();
+    assert_eq!(large.limit().get(), 5_000_000);
+    assert!(desk.consume(pair("u", "large"), 1).await.is_ok());
+    assert!(desk.consume(pair("u", "large"), 1).await.is_err());
+    assert!(desk.consume(pair("u", "r"), 5).await.is_ok());
+    assert!(desk.consume(pair("u", "r"), 1).await.is_err());
+
+    desk.store.close();
+    let version = "PRAGMA user_version";
+    let foreign = database.foreign();
+    let version: i64 = foreign.query_row(version, [], |row| row.get(0)).unwrap();
+    assert_eq!(version, 4711);
+    assert_eq!(
+        database.rows("quota_usage"),
+        4,
+        "rows are used, not doubled"
+    );
+    let desk = database.desk();
+    assert_eq!(desk.usage(pair("u", "r")).await, 10);
+}
+
+#[tokio::test]
+async fn a_row_that_the_domain_cannot_hold_is_passed_over() {
+    let database = TempDatabase::at_start();
+    let long = "x".repeat(256);
+    let rows = format!(
+        "INSERT INTO quota_policies (user_id, resource, window, limit_count, created_at, updated_at) VALUES
+          ('u', 'weekly', 'weekly', 10, '2026-11-01 09:00:00', '2026-11-01 09:00:00'),
+          ('u', 'zero', 'daily', 0, '2026-11-01 09:00:00', '2026-11-01 09:00:00'),
+          ('u', 'text', 'daily', 'ten', '2026-11-01 09:00:00', '2026-11-01 09:00:00'),
+          ('u', 'half', 'daily', 9.5, '2026-11-01 09:00:00', '2026-11-01 09:00:00'),
+          ('u', 'undated', 'daily', 10, 'yesterday', '2026-11-01 09:00:00'),
+          ('u', '{long}', 'daily', 10, '2026-11-01 09:00:00', '2026-11-01 09:00:00'),
+          ('u', x'ff', 'daily', 10, '2026-11-01 09:00:00', '2026-11-01 09:00:00'),
+          ('u', 'a/b', 'daily', 10, '2026-11-01 09:00:00', '2026-11-01 09:00:00'),
+          ('u', 'sound', 'daily', 10, '2026-11-01 09:00:00', '2026-11-01 09:00:00'),
+          ('{long}', 'sound', 'daily', 10, '2026-11-01 09:00:00', '2026-11-01 09:00:00');
+         INSERT INTO quota_usage (user_id, resource, window_start, usage, created_at, updated_at) VALUES
+          ('u', 'sound', '2026-11-30 00:00:00', -5, 'never', 'never'),
+          ('u', 'sound', '2026-11-30 10:00:00', 2.5, 'never', 'never'),
+          ('u', 'sound', '2026-11-30 11:00:00', 'many', 'never', 'never'),
+          ('u', 'sound', '2026-11-30T12:00:00Z', 3, 'never', 'never'),
+          ('u', 'sound', '2026-11-30 13:00:00', 4, 'never', 'never');"
+    );
+    let desk = adopt(&database, &rows);
+    for resource in ["weekly", "zero", "text", "half", "undated"] {
+        assert_eq!(desk.check(pair("u", resource)).await, None, "{resource}");
+        let consumed = desk.consume(pair("u", resource), 1).await;
+        assert_eq!(consumed, Err(Refusal::NotFound));
+    }
+    assert_eq!(desk.usage(pair("u", "sound")).await, 4);
+    let quotas = desk.list("u").await;
+    assert_eq!(quotas.len(), 1, "{quotas:?}");
+
+    // Setting the policy takes the row over, with a date of its own; so does counting.
+    let quota = desk.set(pair("u", "weekly"), Window::Daily, 7).await;
+    assert_eq!(quota.policy.created_at, START);
+    assert_eq!(desk.check(pair("u", "weekly")).await, Some(quota));
+    assert!(desk.consume(pair("u", "sound"), 6).await.is_ok());
+    assert_eq!(desk.usage(pair("u", "sound")).await, 10);
+    assert_eq!(database.rows("quota_policies"), 10);
+    assert_eq!(database.rows("quota_usage"), 5);
+}
+
+#[tokio::test]
+async fn a_default_steps_in_for_a_policy_that_is_passed_over() {
+    let database = TempDatabase::at_start();
+    let rows = "INSERT INTO quota_policies VALUES
+        (1, 'u', 'r', 'weekly', 10, '2026-11-01 09:00:00', '2026-11-01 09:00:00');";
+    let desk = adopt(&database, rows);
+    desk.set_default("r", Window::Daily, 5).await;
+    assert!(desk.list("u").await.is_empty(), "it was not counted yet");
+    assert!(desk.consume(pair("u", "r"), 5).await.is_ok());
+    assert_eq!(desk.list("u").await.len(), 1);
+}
+
+#[test]
+fn tables_of_another_shape_are_refused() {
+    let database = TempDatabase::at_start();
+    let tables = "CREATE TABLE quota_policies (user_id TEXT, resource TEXT);";
+    database.foreign().execute_batch(tables).unwrap();
+    check_refused(database.path(), "no such column");
+
+    let database = TempDatabase::at_start();
+    let tables = FOREIGN_TABLES.replace(", UNIQUE(user_id, resource));", ");");
+    database.foreign().execute_batch(&tables).unwrap();
+    check_refused(database.path(), "ON CONFLICT");
+}
+
+#[test]
+fn a_newer_schema_is_refused() {
+    let database = TempDatabase::at_start();
+    database.store().close();
+    let newer = "INSERT INTO quotalog_schema_history VALUES
+        (999, 'later', '2030-01-01T00:00:00Z', '1')";
+    database.foreign().execute(newer, []).unwrap();
+    let error = database.try_open().unwrap_err();
+    assert!(matches!(error, OpenError::NewerSchema { found: 999, .. }));
+    check_refused(database.path(), "run a newer version");
+}
+
+#[test]
+fn a_history_of_another_kind_is_refused() {
+    for change in [
+        "checksum = 1",
+        "checksum = 'x'",
+        "applied_on = 'x'",
+        "name = NULL",
+    ] {
+        let database = TempDatabase::at_start();
+        database.store().close();
+        let change = format!("UPDATE quotalog_schema_history SET {change}");
+        database.foreign().execute(&change, []).unwrap();
+        check_refused(database.path(), "schema of another kind");
+    }
+}
+
+#[test]
+fn what_is_no_database_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    check_refused(PathBuf::new(), "is empty");
+    check_refused(":memory:".into(), "in memory");
+    check_refused("file::memory:?cache=shared".into(), "in memory");
+    check_refused(folder.path().into(), "not a regular file");
+    check_refused("/dev/null".into(), "not a regular file");
+    check_refused(path("missing/quotalog.db"), "create it");
+    check_refused(path("trailing/"), "not a regular file");
+    fs::write(
+        path("text"),
+        "no database, but long enough to be taken for one".repeat(99),
+    )
+    .unwrap();
+    check_refused(path("text"), "not a SQLite database");
+    symlink(path("nowhere"), path("link")).unwrap();
+    check_refused(path("link"), "not a regular file");
+}
+
+#[track_caller]
+fn check_refused(path: PathBuf, part: &str) {
+    let clock = Arc::new(ManualClock::new(START));
+    let text = open(path, clock).unwrap_err().to_string();
+    assert!(text.contains(part), "{text}");
+    assert!(!text.contains('\n'), "{text}");
+}
+
+#[tokio::test]
+async fn every_file_is_its_owners_alone() {
+    let database = TempDatabase::at_start();
+    let desk = database.desk();
+    desk.set(pair("u", "r"), Window::Hourly, 1).await;
+    let mut names = Vec::new();
+    for entry in fs::read_dir(database.folder.path()).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{:?}", entry.file_name());
+        names.push(entry.file_name().into_string().unwrap());
+    }
+    names.sort();
+    let suffixes = ["", "-gate", "-shm", "-turn", "-wal"];
+    assert_eq!(names, suffixes.map(|suffix| format!("quotalog.db{suffix}")));
+}
+
+#[tokio::test]
+async fn all_names_of_a_file_meet_at_the_same_locks() {
+    let database = TempDatabase::at_start();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let link = elsewhere.path().join("other-name.db");
+    let first = database.desk();
+    symlink(database.path(), &link).unwrap();
+    let second = open(link, database.clock.clone()).unwrap();
+    first.set(pair("u", "r"), Window::Hourly, 1).await;
+    let second = Desk { store: second };
+    assert!(second.consume(pair("u", "r"), 1).await.is_ok());
+    assert_eq!(first.usage(pair("u", "r")).await, 1);
+    let beside_link = fs::read_dir(elsewhere.path()).unwrap().count();
+    assert_eq!(beside_link, 1, "the link alone");
+}
+
+#[tokio::test]
+async fn many_starts_at_once_make_one_database() {
+    let database = TempDatabase::at_start();
+    let stores: Vec<_> = std::thread::scope(|scope| {
+        let starts: Vec<_> = (0..8).map(|_| scope.spawn(|| database.store())).collect();
+        starts
+            .into_iter()
+            .map(|start| start.join().unwrap())
+            .collect()
+    });
+    assert_eq!(database.rows("quotalog_schema_history"), 1);
+    for store in &stores {
+        store.ping().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn closing_finishes_what_was_asked_and_leaves_one_file() {
+    let database = TempDatabase::at_start();
+    let desk = database.desk();
+    let other = desk.store.clone();
+    desk.set(pair("u", "r"), Window::Hourly, 1).await;
+    desk.store.close();
+    assert!(!database.folder.path().join("quotalog.db-wal").exists());
+    let ping = other.ping().await;
+    assert!(matches!(ping, Err(StoreError::Unavailable(_))), "{ping:?}");
+    other.close();
+    assert_eq!(database.desk().usage(pair("u", "r")).await, 0);
+}

@@ -1,0 +1,103 @@
+//! What every store does alike. Each case is a function of a fresh database; [`store_conformance!`] makes
+//! a test of each.
+//!
+//! [`store_conformance!`]: crate::store_conformance
+#![expect(
+    clippy::missing_panics_doc,
+    reason = "a case panics where a store does not conform"
+)]
+
+use std::future::Future;
+
+use quotalog_domain::Timestamp;
+use quotalog_ledger::store::Store;
+
+pub mod counting;
+mod desk;
+pub mod keys;
+pub mod lists;
+pub mod policies;
+pub mod pruning;
+pub mod tokens;
+
+pub use desk::{Desk, consume, pair};
+
+/// When each case begins: 2026-11-30T18:20:00Z, in the middle of an hour.
+pub const START: Timestamp = Timestamp::from_unix_s(1_796_062_800);
+
+/// How long the stores under test keep answers.
+pub const IDEMPOTENCY_RETENTION_S: i64 = 86_400;
+
+/// A database of its own, empty at first, on which stores can be opened.
+pub trait Database: Send + Sync + 'static {
+    /// The store under test.
+    type Store: Store + Clone;
+
+    /// Opens a store on the database, as one more process would.
+    fn open(&self) -> impl Future<Output = Self::Store> + Send;
+
+    /// Ends a store, as the end of its process would.
+    fn close(&self, store: Self::Store) -> impl Future<Output = ()> + Send;
+}
+
+/// Makes a test of each case.
+///
+/// It takes an async function that makes a fresh [`Database`](crate::conformance::Database) whose stores
+/// go by the given `Arc<ManualClock>` and keep answers for
+/// [`IDEMPOTENCY_RETENTION_S`](crate::conformance::IDEMPOTENCY_RETENTION_S); `None`, if there is no server
+/// to make one on.
+#[macro_export]
+macro_rules! store_conformance {
+    ($fresh:expr) => {
+        $crate::store_conformance! { @cases $fresh;
+            counting::parallel_consumes_on_two_stores_grant_the_limit_exactly,
+            counting::parallel_batches_grant_the_limit_exactly,
+            counting::a_consume_counts_all_or_nothing,
+            counting::a_batch_counts_all_or_nothing,
+            counting::commands_of_one_commit_see_each_other,
+            counting::a_refund_stops_at_0_and_a_reset_zeroes,
+            counting::an_hour_and_a_day_end,
+            counting::a_clock_that_steps_back_finds_its_count,
+            counting::a_change_of_window_keeps_the_count_of_the_day,
+            policies::a_policy_is_set_changed_and_deleted,
+            policies::a_policy_that_comes_back_is_not_refilled,
+            policies::a_default_serves_who_has_no_policy,
+            policies::ids_are_bytes,
+            keys::a_kept_answer_outlives_what_it_told_of,
+            keys::a_kept_answer_outlives_a_restart,
+            keys::another_request_under_a_key_is_refused,
+            keys::a_key_belongs_to_its_scope,
+            keys::a_refusal_is_not_kept,
+            keys::parallel_twins_count_once,
+            keys::a_kept_answer_ends_with_its_retention,
+            tokens::a_token_is_found_by_its_hash,
+            tokens::a_revoked_token_is_refused_at_once_on_every_store,
+            tokens::a_change_of_another_token_leaves_a_token_valid,
+            tokens::an_expired_token_is_refused,
+            tokens::a_refused_command_leaves_its_neighbours_alone,
+            tokens::an_end_in_the_past_is_refused,
+            tokens::tokens_are_listed_by_page,
+            tokens::the_first_admin_token_is_published_once,
+            tokens::a_token_that_was_not_published_is_not_stored,
+            lists::quotas_are_listed_in_the_order_of_bytes,
+            lists::a_walk_meets_every_quota_once_while_others_come,
+            lists::a_pair_counted_under_a_default_is_listed,
+            pruning::what_is_old_goes_step_by_step,
+            pruning::what_is_in_retention_stays,
+        }
+    };
+    (@cases $fresh:expr; $($area:ident :: $case:ident),+ $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let clock = ::std::sync::Arc::new($crate::ManualClock::new(
+                    $crate::conformance::START,
+                ));
+                match $fresh(::std::sync::Arc::clone(&clock)).await {
+                    Some(database) => $crate::conformance::$area::$case(database, clock).await,
+                    None => eprintln!("skipped: there is no database server"),
+                }
+            }
+        )+
+    };
+}

@@ -1,0 +1,124 @@
+//! The wiring: from a checked configuration to a running server. The one module that names every crate.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use quotalog_http::{App, Draining};
+use quotalog_ledger::clock::SystemClock;
+use quotalog_ledger::store::StoreError;
+use quotalog_ledger::{Ledger, Settings};
+use quotalog_store_sqlite::{SqliteConfig, SqliteStore};
+use tokio::net::TcpListener;
+
+use crate::config::{Database, Serve};
+use crate::exit_code::{Exit, Failure};
+use crate::shutdown::Signals;
+use crate::{first_token, pruning};
+
+/// How many reads are served at once.
+const READERS: usize = 2;
+/// Retries of a command line's own requests find their answers for this long.
+const COMMAND_LINE_IDEMPOTENCY_S: i64 = 86_400;
+
+/// Runs the server until a signal ends it.
+pub(crate) fn run(config: Serve) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(serve(config))
+}
+
+async fn serve(config: Serve) -> anyhow::Result<()> {
+    // Before anything opens, so that no signal is missed.
+    let mut signals = Signals::listen().context("cannot listen for signals")?;
+    let listener = TcpListener::bind(&config.listen).await.map_err(|error| {
+        let message = format!(
+            "cannot listen on {}: {error}; choose another address with --listen (QUOTALOG_LISTEN)",
+            config.listen
+        );
+        anyhow::Error::msg(message)
+    })?;
+    let address = listener.local_addr().context("cannot tell the address")?;
+
+    let store = open(&config.database.path, config.retention.idempotency_s)?;
+    if config.admin_token.is_none() {
+        first_token::ensure(&store, &config.token_file).await?;
+    }
+    let ledger = Ledger::start(
+        Arc::new(store.clone()),
+        Settings {
+            admin_token: config.admin_token,
+            ..Settings::default()
+        },
+    );
+    let draining = Draining::default();
+    let router = quotalog_http::router(App {
+        ledger: ledger.clone(),
+        draining: draining.clone(),
+    });
+    let pruning = {
+        let store = store.clone();
+        tokio::spawn(async move { pruning::keep_pruning(&store, config.retention).await })
+    };
+
+    crate::cli::say(&format!("quotalog listens on http://{address}"));
+    let shutdown = async move {
+        let signal = signals.next().await;
+        draining.start();
+        tracing::info!(signal, "stopping");
+        // A person at the terminal is not kept waiting, and a second signal ends the wait.
+        if signal == "SIGTERM" {
+            let delay = Duration::from_secs(u64::from(config.shutdown_delay.0));
+            let _second = tokio::time::timeout(delay, signals.next()).await;
+        }
+    };
+    let deadline = Duration::from_secs(u64::from(config.shutdown_deadline.0));
+    let cut_off = quotalog_http::serve(listener, router, shutdown, deadline).await;
+    if cut_off > 0 {
+        tracing::warn!(connections = cut_off, "the deadline cut requests off");
+    }
+
+    pruning.abort();
+    ledger.shut_down().await;
+    tokio::task::spawn_blocking(move || store.close())
+        .await
+        .context("the store did not close")?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Opens the store for one command, and closes it again.
+pub(crate) fn on_store<T>(
+    database: &Database,
+    work: impl AsyncFnOnce(&SqliteStore) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let store = open(&database.path, COMMAND_LINE_IDEMPOTENCY_S)?;
+    let result = runtime.block_on(work(&store));
+    store.close();
+    result
+}
+
+fn open(path: &Path, idempotency_retention_s: i64) -> anyhow::Result<SqliteStore> {
+    let config = SqliteConfig {
+        path: path.to_owned(),
+        idempotency_retention_s,
+        readers: READERS,
+    };
+    Ok(SqliteStore::open(config, Arc::new(SystemClock))?)
+}
+
+/// A failure of the store, with the exit code that a script can act on.
+pub(crate) fn failed(error: StoreError) -> anyhow::Error {
+    let exit = match &error {
+        StoreError::Unavailable(_) | StoreError::OutcomeUnknown(_) => Exit::Unavailable,
+        StoreError::Internal(_) => Exit::Failure,
+    };
+    Failure::new(exit, format!("{:#}", anyhow::Error::new(error)))
+}

@@ -1,0 +1,192 @@
+//! The command line: what a person may type, and what becomes of it. One subcommand a file.
+
+mod prune;
+mod serve;
+mod token;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+
+use crate::exit_code;
+use crate::telemetry::{self, LogFormat, LogLevel};
+
+/// A quota server: may this user use this resource now, and how much is left?
+///
+/// Counts are exact and on disk before they are answered. Each user/resource pair has a policy, so many
+/// units per UTC hour or day, set over HTTP.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100, after_help = AFTER_HELP)]
+struct Arguments {
+    #[command(flatten)]
+    logs: Logs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+First steps:
+  quotalog serve                                      start on ./quotalog.db, port 8200
+  quotalog token create --role user --user-id alice   make a token for a user, beside the running server
+
+Every flag can be set by the variable shown beside it. QUOTALOG_ADMIN_TOKEN (at least 32
+characters) is an admin token that is kept in memory only; it has no flag, since other users of the
+machine can read those.
+
+Exit codes: 0 done, 1 other failure, 2 usage, 5 not found, 6 unreachable or unavailable.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the server.
+    Serve(serve::Arguments),
+    /// Make, list and revoke API tokens, also beside a running server.
+    #[command(subcommand)]
+    Token(token::Command),
+    /// Delete usage and kept answers that are older than their retention.
+    Prune(prune::Arguments),
+}
+
+/// How much is logged on standard error, and in which form.
+#[derive(Debug, Args)]
+struct Logs {
+    /// How much to log on standard error.
+    #[arg(
+        long,
+        global = true,
+        env = "QUOTALOG_LOG_LEVEL",
+        value_enum,
+        default_value = "info"
+    )]
+    log_level: LogLevel,
+    /// Lines for people, or JSON for machines.
+    #[arg(
+        long,
+        global = true,
+        env = "QUOTALOG_LOG_FORMAT",
+        value_enum,
+        default_value = "text"
+    )]
+    log_format: LogFormat,
+}
+
+/// Which store a command works on.
+#[derive(Debug, Args)]
+struct DatabaseArgument {
+    /// The database: sqlite: and the path of a file.
+    #[arg(
+        long,
+        env = "QUOTALOG_DATABASE",
+        value_name = "URL",
+        default_value = "sqlite:quotalog.db"
+    )]
+    database: String,
+}
+
+/// How long what was counted and answered is kept.
+#[derive(Debug, Args)]
+struct RetentionArguments {
+    /// How long usage is kept after its window started; at least 2d.
+    #[arg(
+        long,
+        env = "QUOTALOG_USAGE_RETENTION",
+        value_name = "DURATION",
+        default_value = "35d"
+    )]
+    usage_retention: String,
+    /// How long the answer to a request with an Idempotency-Key is kept.
+    #[arg(
+        long,
+        env = "QUOTALOG_IDEMPOTENCY_RETENTION",
+        value_name = "DURATION",
+        default_value = "24h"
+    )]
+    idempotency_retention: String,
+}
+
+impl RetentionArguments {
+    fn check(&self) -> anyhow::Result<quotalog_ledger::store::Retention> {
+        crate::config::retention(&self.usage_retention, &self.idempotency_retention)
+    }
+}
+
+/// Parses the process's arguments, runs the command, and tells how it ended.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    telemetry::start(arguments.logs.log_level, arguments.logs.log_format);
+    warn_of_unknown_variables();
+    let result = match arguments.command {
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Token(command) => token::run(&command),
+        Command::Prune(arguments) => prune::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One line, with every cause; where standard error is gone, the exit code still tells.
+            let _unseen = writeln!(std::io::stderr(), "quotalog: {error:#}");
+            exit_code::of(&error)
+        }
+    }
+}
+
+/// Writes one line for the caller or a script. A reader that went away ends nothing.
+pub(crate) fn say(line: &str) {
+    let _unread = writeln!(std::io::stdout(), "{line}");
+}
+
+/// A variable of ours that no flag has is a misspelt one, and would be ignored in silence.
+fn warn_of_unknown_variables() {
+    let mut known = vec!["QUOTALOG_ADMIN_TOKEN".to_owned()];
+    collect_variables(&Arguments::command(), &mut known);
+    for (name, _) in std::env::vars_os() {
+        if let Some(name) = name.to_str()
+            && name.starts_with("QUOTALOG_")
+            && !known.iter().any(|other| other == name)
+        {
+            tracing::warn!(
+                variable = name,
+                "quotalog does not know this variable; see --help"
+            );
+        }
+    }
+}
+
+fn collect_variables(command: &clap::Command, names: &mut Vec<String>) {
+    let own = command
+        .get_arguments()
+        .filter_map(|argument| argument.get_env()?.to_str());
+    names.extend(own.map(str::to_owned));
+    for subcommand in command.get_subcommands() {
+        collect_variables(subcommand, names);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_of_the_server_has_a_variable() {
+        let command = Arguments::command();
+        let serve = command
+            .find_subcommand("serve")
+            .expect("the command is there");
+        for argument in serve.get_arguments().chain(command.get_arguments()) {
+            let long = argument.get_long().unwrap_or_default();
+            if !matches!(long, "help" | "version" | "") {
+                let variable = format!("QUOTALOG_{}", long.to_uppercase().replace('-', "_"));
+                assert_eq!(
+                    argument.get_env().and_then(|env| env.to_str()),
+                    Some(&*variable)
+                );
+            }
+        }
+    }
+}

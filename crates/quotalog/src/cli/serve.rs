@@ -1,0 +1,69 @@
+//! `quotalog serve`.
+
+use std::path::PathBuf;
+
+use crate::app;
+use crate::config::{self, Database};
+
+use super::{DatabaseArgument, RetentionArguments};
+
+/// What a person may say about the server.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The address and port to listen on; port 0 takes a free one and prints it.
+    #[arg(
+        long,
+        env = "QUOTALOG_LISTEN",
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8200"
+    )]
+    listen: String,
+    #[command(flatten)]
+    database: DatabaseArgument,
+    /// Where the first admin token is written if standard output is no terminal
+    /// [default: admin-token beside the database file].
+    #[arg(long, env = "QUOTALOG_TOKEN_FILE", value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    retention: RetentionArguments,
+    /// On SIGTERM, how long /readyz says 503 while requests are still taken, so that a load balancer
+    /// turns away first.
+    #[arg(
+        long,
+        env = "QUOTALOG_SHUTDOWN_DELAY",
+        value_name = "DURATION",
+        default_value = "1s"
+    )]
+    shutdown_delay: String,
+    /// After that, how long requests in flight may take to end.
+    #[arg(
+        long,
+        env = "QUOTALOG_SHUTDOWN_DEADLINE",
+        value_name = "DURATION",
+        default_value = "30s"
+    )]
+    shutdown_deadline: String,
+}
+
+/// Runs the server until it is told to stop.
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let database = Database::parse(&arguments.database.database)?;
+    let token_file = arguments.token_file.clone();
+    app::run(config::Serve {
+        listen: arguments.listen.clone(),
+        token_file: token_file.unwrap_or_else(|| database.token_file()),
+        database,
+        admin_token: config::admin_token()?,
+        retention: arguments.retention.check()?,
+        shutdown_delay: config::seconds(
+            "--shutdown-delay",
+            "QUOTALOG_SHUTDOWN_DELAY",
+            &arguments.shutdown_delay,
+        )?,
+        shutdown_deadline: config::seconds(
+            "--shutdown-deadline",
+            "QUOTALOG_SHUTDOWN_DEADLINE",
+            &arguments.shutdown_deadline,
+        )?,
+    })
+}

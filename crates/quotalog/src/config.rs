@@ -1,0 +1,189 @@
+//! From arguments to a configuration that was checked before anything opens.
+
+use std::path::{Path, PathBuf};
+
+use quotalog_auth::{Token, TokenHash};
+use quotalog_ledger::store::Retention;
+
+use crate::duration::Seconds;
+use crate::exit_code::{Exit, Failure};
+
+/// The shortest retention of usage: a day and the clock's doubts about it.
+const USAGE_RETENTION_MIN: Seconds = Seconds(2 * Seconds::DAY.0);
+/// The shortest admin token of the environment, in characters.
+const ADMIN_TOKEN_LEN_MIN: usize = 32;
+
+/// Where the data is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Database {
+    /// The SQLite file.
+    pub(crate) path: PathBuf,
+}
+
+/// What `serve` needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Serve {
+    pub(crate) listen: String,
+    pub(crate) database: Database,
+    pub(crate) token_file: PathBuf,
+    pub(crate) admin_token: Option<TokenHash>,
+    pub(crate) retention: Retention,
+    pub(crate) shutdown_delay: Seconds,
+    pub(crate) shutdown_deadline: Seconds,
+}
+
+impl Database {
+    /// Reads `sqlite:PATH`.
+    pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
+        let wrong = |what: &str| {
+            let message = format!(
+                "--database (QUOTALOG_DATABASE) {what}; write sqlite: and the path of a file, such \
+                 as sqlite:quotalog.db"
+            );
+            Failure::new(Exit::Usage, message)
+        };
+        let Some((scheme, path)) = text.split_once(':') else {
+            return Err(wrong("names no kind of database"));
+        };
+        match scheme {
+            "sqlite" => {}
+            "postgres" | "postgresql" => {
+                return Err(wrong("names PostgreSQL, which this version does not know"));
+            }
+            _ => {
+                return Err(wrong(
+                    "names a kind of database that quotalog does not know",
+                ));
+            }
+        }
+        let path = path.strip_prefix("//").unwrap_or(path);
+        if path.is_empty() || path.starts_with(":memory:") || path.contains('\0') {
+            return Err(wrong(
+                "names no file, and a count in memory would not be durable",
+            ));
+        }
+        Ok(Self {
+            path: PathBuf::from(path),
+        })
+    }
+
+    /// Refuses a database that is not there, so that a misspelt path makes no new one.
+    pub(crate) fn must_exist(&self) -> anyhow::Result<()> {
+        if self.path.exists() {
+            return Ok(());
+        }
+        let message = format!(
+            "there is no database at {}; name the right one with --database (QUOTALOG_DATABASE)",
+            self.path.display()
+        );
+        Err(Failure::new(Exit::NotFound, message))
+    }
+
+    /// Where the first admin token is written by default: beside the file.
+    pub(crate) fn token_file(&self) -> PathBuf {
+        self.path
+            .parent()
+            .unwrap_or_else(|| Path::new(""))
+            .join("admin-token")
+    }
+}
+
+/// Reads one duration setting.
+pub(crate) fn seconds(flag: &str, variable: &str, text: &str) -> anyhow::Result<Seconds> {
+    text.parse().map_err(|error| {
+        Failure::new(
+            Exit::Usage,
+            format!("{flag} ({variable}) is {text:?}: {error}"),
+        )
+    })
+}
+
+/// Checks the two retentions.
+pub(crate) fn retention(usage: &str, idempotency: &str) -> anyhow::Result<Retention> {
+    let usage = seconds("--usage-retention", "QUOTALOG_USAGE_RETENTION", usage)?;
+    if usage < USAGE_RETENTION_MIN {
+        let message = format!(
+            "--usage-retention (QUOTALOG_USAGE_RETENTION) is {usage}: it must be at least \
+             {USAGE_RETENTION_MIN}, so that no window in use is pruned"
+        );
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let idempotency = seconds(
+        "--idempotency-retention",
+        "QUOTALOG_IDEMPOTENCY_RETENTION",
+        idempotency,
+    )?;
+    if idempotency.0 == 0 {
+        let message = "--idempotency-retention (QUOTALOG_IDEMPOTENCY_RETENTION) is 0: a retry must \
+                       find its answer for some time, such as 24h";
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    Ok(Retention {
+        usage_s: usage.get(),
+        idempotency_s: idempotency.get(),
+    })
+}
+
+/// Reads the admin token of the environment, which is kept as a hash only.
+pub(crate) fn admin_token() -> anyhow::Result<Option<TokenHash>> {
+    let Some(text) = std::env::var_os("QUOTALOG_ADMIN_TOKEN") else {
+        return Ok(None);
+    };
+    let sound = text
+        .to_str()
+        .filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()))
+        .filter(|text| text.len() >= ADMIN_TOKEN_LEN_MIN);
+    match sound {
+        Some(text) => Ok(Some(Token::presented(text).hash())),
+        None => Err(Failure::new(
+            Exit::Usage,
+            "QUOTALOG_ADMIN_TOKEN must be at least 32 visible ASCII characters, such as the output \
+             of: openssl rand -hex 32",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_is_a_scheme_and_a_path() {
+        let path = |text| Database::parse(text).unwrap().path;
+        assert_eq!(path("sqlite:quotalog.db"), Path::new("quotalog.db"));
+        assert_eq!(path("sqlite:/var/lib/q.db"), Path::new("/var/lib/q.db"));
+        assert_eq!(path("sqlite:///var/lib/q.db"), Path::new("/var/lib/q.db"));
+        for text in [
+            "",
+            "quotalog.db",
+            "sqlite:",
+            "sqlite::memory:",
+            "mysql://x",
+            "postgres://h/d",
+        ] {
+            assert!(Database::parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_token_file_lies_beside_the_database() {
+        let file = |text| Database::parse(text).unwrap().token_file();
+        assert_eq!(file("sqlite:quotalog.db"), Path::new("admin-token"));
+        assert_eq!(
+            file("sqlite:/var/lib/q.db"),
+            Path::new("/var/lib/admin-token")
+        );
+    }
+
+    #[test]
+    fn a_retention_that_would_prune_a_window_in_use_is_refused() {
+        assert!(retention("2d", "24h").is_ok());
+        for (usage, idempotency) in [("47h", "24h"), ("35", "24h"), ("35d", "0s"), ("35d", "x")] {
+            let error = retention(usage, idempotency).unwrap_err().to_string();
+            assert!(
+                !error.contains('\n') && error.contains("QUOTALOG_"),
+                "{error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The first admin token: how it reaches the operator, once, and never through a log.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use quotalog_auth::{Role, Token, TokenName};
+use quotalog_ledger::store::{Administer, Publish};
+
+/// Makes an admin token if the store holds no valid one, and shows it: on the terminal, or in
+/// `token_file` where standard output is none.
+pub(crate) async fn ensure(store: &dyn Administer, token_file: &Path) -> anyhow::Result<()> {
+    let name = TokenName::try_from("first admin token").ok();
+    let (token, new) = Token::generate(Role::Admin, name, None)?;
+    let id = new.id.clone();
+    let on_terminal = io::stdout().is_terminal();
+    let publish: Publish = if on_terminal {
+        Box::new(move || show(&token))
+    } else {
+        let path = token_file.to_owned();
+        Box::new(move || write_private(&path, &token))
+    };
+    let made = store
+        .create_first_admin_token(new, publish)
+        .await
+        .with_context(|| {
+            format!(
+                "cannot make the first admin token; where standard output is no terminal it is \
+                 written to {} (--token-file)",
+                token_file.display()
+            )
+        })?;
+    if made && !on_terminal {
+        tracing::info!(
+            id = id.as_str(),
+            file = %token_file.display(),
+            "made the first admin token; read it from the file, then delete the file"
+        );
+    }
+    Ok(())
+}
+
+fn show(token: &Token) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(
+        out,
+        "This store had no admin token, so one was made. It is shown only now; keep it safe:\n\n    \
+         {}\n",
+        token.reveal()
+    )?;
+    out.flush()
+}
+
+/// Writes the token to a file that only its owner can read, whole or not at all.
+fn write_private(path: &Path, token: &Token) -> io::Result<()> {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(format!(".{}", std::process::id()));
+    let draft = PathBuf::from(draft);
+    let written = write_new(&draft, token).and_then(|()| std::fs::rename(&draft, path));
+    if written.is_err() {
+        // What is left of the draft is no token that works; a failure to remove it changes nothing.
+        let _leftover = std::fs::remove_file(&draft);
+    }
+    written
+}
+
+fn write_new(path: &Path, token: &Token) -> io::Result<()> {
+    let mut file: File = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    writeln!(file, "{}", token.reveal())?;
+    file.sync_all()
+}

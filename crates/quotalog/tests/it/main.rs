@@ -1,0 +1,7 @@
+//! The program's tests: through the router, and with the real binary.
+//!
+//! `http` sends requests through the router, over a real ledger and a real SQLite file, on a clock that
+//! the test sets. The rest runs the binary. No test waits for a window or depends on the hour it runs in.
+
+mod architecture;
+mod support;
