@@ -21,7 +21,7 @@ fn submission(command: Command) -> Submission {
 }
 
 fn under_key(command: Command, key: &str) -> Command {
-    let key = IdempotencyKey::try_from(key).unwrap();
+    let key = IdempotencyKey::try_from(key).expect("a key");
     command.with_key(key, CallerId::new("caller"))
 }
 

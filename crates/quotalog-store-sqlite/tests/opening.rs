@@ -28,8 +28,9 @@ const FOREIGN_TABLES: &str = "
 
 fn adopt(database: &TempDatabase, rows: &str) -> Desk<quotalog_store_sqlite::SqliteStore> {
     let foreign = database.foreign();
-    foreign.execute_batch(FOREIGN_TABLES).unwrap();
-    foreign.execute_batch(rows).unwrap();
+    let made = foreign.execute_batch(FOREIGN_TABLES);
+    made.expect("the tables are new");
+    foreign.execute_batch(rows).expect("the rows are new");
     drop(foreign);
     database.desk()
 }
@@ -192,7 +193,7 @@ fn what_is_no_database_file_is_refused() {
 #[track_caller]
 fn check_refused(path: PathBuf, part: &str) {
     let clock = Arc::new(ManualClock::new(START));
-    let text = open(path, clock).unwrap_err().to_string();
+    let text = open(path, clock).expect_err("refused").to_string();
     assert!(text.contains(part), "{text}");
     assert!(!text.contains('\n'), "{text}");
 }

@@ -3,5 +3,8 @@
 //! `http` sends requests through the router, over a real ledger and a real SQLite file, on a clock that
 //! the test sets. The rest runs the binary. No test waits for a window or depends on the hour it runs in.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod architecture;
+mod http;
 mod support;

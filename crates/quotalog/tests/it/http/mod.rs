@@ -1,0 +1,3 @@
+//! The HTTP contract, through the router, on a clock that each test sets.
+
+mod consume;
