@@ -51,26 +51,32 @@ pub(crate) fn at_commit(error: rusqlite::Error) -> StoreError {
 
 /// Whether the connection should be replaced before it is used again.
 pub(crate) fn breaks_connection(error: &StoreError) -> bool {
+    matches!(
+        code_of(error),
+        Some(
+            ErrorCode::SystemIoFailure
+                | ErrorCode::OutOfMemory
+                | ErrorCode::CannotOpen
+                | ErrorCode::ReadOnly
+                | ErrorCode::FileLockingProtocolFailed
+                | ErrorCode::DatabaseCorrupt
+                | ErrorCode::NotADatabase
+                | ErrorCode::ApiMisuse
+        )
+    )
+}
+
+/// Whether there was no room on the disk.
+pub(crate) fn disk_is_full(error: &StoreError) -> bool {
+    code_of(error) == Some(ErrorCode::DiskFull)
+}
+
+fn code_of(error: &StoreError) -> Option<ErrorCode> {
     let (StoreError::Unavailable(cause)
     | StoreError::OutcomeUnknown(cause)
     | StoreError::Internal(cause)) = error;
-    cause
-        .downcast_ref::<rusqlite::Error>()
-        .is_some_and(|error| {
-            matches!(
-                error.sqlite_error_code(),
-                Some(
-                    ErrorCode::SystemIoFailure
-                        | ErrorCode::OutOfMemory
-                        | ErrorCode::CannotOpen
-                        | ErrorCode::ReadOnly
-                        | ErrorCode::FileLockingProtocolFailed
-                        | ErrorCode::DatabaseCorrupt
-                        | ErrorCode::NotADatabase
-                        | ErrorCode::ApiMisuse
-                )
-            )
-        })
+    let error = cause.downcast_ref::<rusqlite::Error>()?;
+    error.sqlite_error_code()
 }
 
 fn may_pass(code: ErrorCode) -> bool {

@@ -74,6 +74,9 @@ impl Writer {
             });
         if let Err(error) = &result {
             self.broken |= fault::breaks_connection(error) || !self.connection.is_autocommit();
+            if fault::disk_is_full(error) {
+                self.reuse_log();
+            }
         }
         result
     }
@@ -102,6 +105,17 @@ impl Writer {
         })?;
         transaction.commit().map_err(at_commit)?;
         Ok(answer)
+    }
+
+    /// Moves the log into the database, so that the next commit writes it from its start again, where the
+    /// disk has room for it already.
+    fn reuse_log(&self) {
+        if let Err(error) = self
+            .connection
+            .pragma_query(None, "wal_checkpoint", |_| Ok(()))
+        {
+            tracing::debug!(%error, "the write-ahead log cannot be reused");
+        }
     }
 
     /// Replaces a connection that can no longer be trusted.
