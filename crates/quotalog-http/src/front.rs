@@ -25,7 +25,7 @@ use crate::exchange::Exchange;
 use crate::extract::body::TakenBody;
 use crate::path;
 use crate::problem::Problem;
-use crate::request_id::RequestIds;
+use crate::request_id::{RequestIds, X_REQUEST_ID};
 use crate::router::App;
 
 /// Puts [`Front`] around a route.
@@ -119,7 +119,7 @@ where
         request_id = request_id.to_str().unwrap_or_default(),
         "answered"
     );
-    headers.insert("x-request-id", request_id);
+    headers.insert(X_REQUEST_ID, request_id);
     Ok(response)
 }
 

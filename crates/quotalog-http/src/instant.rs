@@ -43,15 +43,17 @@ impl Text {
         let last_s = Timestamp::MAX.unix_s() + 86_399;
         let unix_s = instant.unix_s().clamp(Timestamp::MIN.unix_s(), last_s);
         let utc = OffsetDateTime::from_unix_timestamp(unix_s).unwrap_or(OffsetDateTime::UNIX_EPOCH);
-        let year = utc.year().unsigned_abs();
+        let (year, month, day) = utc.to_calendar_date();
+        let (hour, minute, second) = utc.to_hms();
+        let year = year.unsigned_abs();
         let mut text = *b"0000-00-00T00:00:00Z";
         text[0..2].copy_from_slice(&two_digits(year / 100));
         text[2..4].copy_from_slice(&two_digits(year));
-        text[5..7].copy_from_slice(&two_digits(u8::from(utc.month()).into()));
-        text[8..10].copy_from_slice(&two_digits(utc.day().into()));
-        text[11..13].copy_from_slice(&two_digits(utc.hour().into()));
-        text[14..16].copy_from_slice(&two_digits(utc.minute().into()));
-        text[17..19].copy_from_slice(&two_digits(utc.second().into()));
+        text[5..7].copy_from_slice(&two_digits(u8::from(month).into()));
+        text[8..10].copy_from_slice(&two_digits(day.into()));
+        text[11..13].copy_from_slice(&two_digits(hour.into()));
+        text[14..16].copy_from_slice(&two_digits(minute.into()));
+        text[17..19].copy_from_slice(&two_digits(second.into()));
         Self(text)
     }
 

@@ -3,11 +3,17 @@
 //!
 //! Nothing of a caller's choosing is written here: the window's name is ours, the rest is numbers.
 
-use std::fmt::Write as _;
+use std::ops::Range;
 
-use axum::http::header::{HeaderMap, HeaderValue, RETRY_AFTER};
+use axum::http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use bytes::Bytes;
 use quotalog_domain::Quota;
+
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// The largest integer of a structured field (RFC 9651 section 3.3.1). A limit of an older store
 /// may lie above it.
@@ -18,30 +24,26 @@ pub(crate) fn add_fields(quota: &Quota, headers: &mut HeaderMap) {
     let window = quota.window();
     let limit = quota.limit().get();
     let remaining = quota.remaining();
-    let (q, r) = (
-        limit.min(FIELD_INTEGER_MAX),
-        remaining.min(FIELD_INTEGER_MAX),
-    );
-    let mut fields = Fields::default();
-    let policy = fields.add(format_args!(
-        "\"{}\";q={q};w={}",
-        window.as_str(),
-        window.length_s()
-    ));
-    let left = fields.add(format_args!(
-        "\"{}\";r={r};t={}",
-        window.as_str(),
-        quota.reset_in_s()
-    ));
-    let x_limit = fields.add(format_args!("{limit}"));
-    let x_remaining = fields.add(format_args!("{remaining}"));
-    let x_reset = fields.add(format_args!("{}", quota.span().reset_at.unix_s()));
+    let mut fields = Fields::new();
+    let policy = fields.add(|field| {
+        field.quoted(window.as_str());
+        field.parameter("q", limit.min(FIELD_INTEGER_MAX));
+        field.parameter("w", window.length_s());
+    });
+    let left = fields.add(|field| {
+        field.quoted(window.as_str());
+        field.parameter("r", remaining.min(FIELD_INTEGER_MAX));
+        field.parameter("t", quota.reset_in_s());
+    });
+    let x_limit = fields.add(|field| field.integer(limit));
+    let x_remaining = fields.add(|field| field.integer(remaining));
+    let x_reset = fields.add(|field| field.integer(quota.span().reset_at.unix_s()));
     let value = fields.finish();
-    headers.insert("ratelimit-policy", value(policy));
-    headers.insert("ratelimit", value(left));
-    headers.insert("x-ratelimit-limit", value(x_limit));
-    headers.insert("x-ratelimit-remaining", value(x_remaining));
-    headers.insert("x-ratelimit-reset", value(x_reset));
+    headers.insert(RATELIMIT_POLICY, value(policy));
+    headers.insert(RATELIMIT, value(left));
+    headers.insert(X_RATELIMIT_LIMIT, value(x_limit));
+    headers.insert(X_RATELIMIT_REMAINING, value(x_remaining));
+    headers.insert(X_RATELIMIT_RESET, value(x_reset));
 }
 
 /// Adds the seconds after which it is worth trying again.
@@ -50,18 +52,41 @@ pub(crate) fn add_retry_after(seconds: u64, headers: &mut HeaderMap) {
 }
 
 /// Several values written into one allocation, of which each header holds a part.
-#[derive(Default)]
-struct Fields(String);
+struct Fields(Vec<u8>);
 
 impl Fields {
-    fn add(&mut self, value: std::fmt::Arguments<'_>) -> std::ops::Range<usize> {
+    /// Fits the fields of one quota.
+    const LEN_USUAL: usize = 128;
+
+    fn new() -> Self {
+        Self(Vec::with_capacity(Self::LEN_USUAL))
+    }
+
+    fn add(&mut self, write: impl FnOnce(&mut Self)) -> Range<usize> {
         let start = self.0.len();
-        // Writing to a string does not fail.
-        let _ = self.0.write_fmt(value);
+        write(self);
         start..self.0.len()
     }
 
-    fn finish(self) -> impl Fn(std::ops::Range<usize>) -> HeaderValue {
+    fn quoted(&mut self, text: &str) {
+        self.0.push(b'"');
+        self.0.extend_from_slice(text.as_bytes());
+        self.0.push(b'"');
+    }
+
+    fn parameter(&mut self, name: &str, value: impl itoa::Integer) {
+        self.0.push(b';');
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.push(b'=');
+        self.integer(value);
+    }
+
+    fn integer(&mut self, value: impl itoa::Integer) {
+        let mut digits = itoa::Buffer::new();
+        self.0.extend_from_slice(digits.format(value).as_bytes());
+    }
+
+    fn finish(self) -> impl Fn(Range<usize>) -> HeaderValue {
         let bytes = Bytes::from(self.0);
         move |range| {
             HeaderValue::from_maybe_shared(bytes.slice(range))

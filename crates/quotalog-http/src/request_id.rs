@@ -4,8 +4,10 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::http::HeaderMap;
-use axum::http::header::HeaderValue;
+use axum::http::header::{HeaderName, HeaderValue};
 
+/// The field that carries it, in requests and answers.
+pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest id that is taken from a caller.
 const LEN_MAX: usize = 128;
 
@@ -26,7 +28,7 @@ impl RequestIds {
     /// The caller's `X-Request-Id`, if it is one line of 1 to 128 visible ASCII characters; else a
     /// new one.
     pub(crate) fn of(&self, headers: &HeaderMap) -> HeaderValue {
-        let mut lines = headers.get_all("x-request-id").iter();
+        let mut lines = headers.get_all(X_REQUEST_ID).iter();
         match (lines.next(), lines.next()) {
             (Some(id), None) if is_sound(id) => id.clone(),
             (Some(_) | None, _) => self.make(),

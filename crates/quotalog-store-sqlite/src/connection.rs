@@ -49,5 +49,7 @@ fn open(path: &Path, mode: OpenFlags, wait: Duration) -> Result<Connection> {
     // What another program wrote into the schema of its file shall not run functions with side effects.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    // A plan that depends on the bound values would be made anew for each of them.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }

@@ -49,13 +49,7 @@ impl Writer {
         while let Ok(Message::Job(job)) = jobs.recv() {
             job(&mut self);
         }
-        // With the log emptied, the next start has nothing to recover, and the file is complete by itself.
-        let emptied = self
-            .connection
-            .pragma_query(None, "wal_checkpoint(TRUNCATE)", |_| Ok(()));
-        if let Err(error) = emptied {
-            tracing::info!(%error, "the write-ahead log stays, and is read at the next start");
-        }
+        // The last connection that closes moves the log into the file, which is then complete by itself.
     }
 
     /// Does `work` in one transaction at one instant, and commits it.
