@@ -11,25 +11,33 @@ pub(crate) enum PathFault {
     Malformed,
     /// A segment that holds a `/` once decoded: no id does, and no route has one.
     SlashInSegment,
+    /// A segment of no bytes, also at the end: no id is empty, and no route has one.
+    EmptySegment,
 }
 
 /// Percent-decodes `path`. Since no decoded segment holds a `/`, the segments can still be told
 /// apart.
 pub(crate) fn decode(path: &str) -> Result<Cow<'_, str>, PathFault> {
+    let decoded = decode_text(path)?;
+    if slashes(&decoded) != slashes(path) {
+        return Err(PathFault::SlashInSegment);
+    }
+    if path.contains("//") || path.len() > 1 && path.ends_with('/') {
+        return Err(PathFault::EmptySegment);
+    }
+    Ok(decoded)
+}
+
+fn decode_text(path: &str) -> Result<Cow<'_, str>, PathFault> {
     if !path.contains('%') {
         return Ok(Cow::Borrowed(path));
     }
     if !percent_signs_are_sound(path) {
         return Err(PathFault::Malformed);
     }
-    let decoded = percent_decode_str(path)
+    percent_decode_str(path)
         .decode_utf8()
-        .map_err(|_not_utf8| PathFault::Malformed)?;
-    if slashes(&decoded) == slashes(path) {
-        Ok(decoded)
-    } else {
-        Err(PathFault::SlashInSegment)
-    }
+        .map_err(|_not_utf8| PathFault::Malformed)
 }
 
 /// Whether two hexadecimal digits follow every `%`.
@@ -58,7 +66,8 @@ mod tests {
         check("/quotas/%2541/50%25off", "/quotas/%41/50%off");
         check("/quotas/o'neil%26co/%e6%97%A5", "/quotas/o'neil&co/日");
         check("/quotas/%2e%2E/../.", "/quotas/../../.");
-        check("//quotas//", "//quotas//");
+        check("/", "/");
+        check("*", "*");
         check("", "");
     }
 
@@ -72,5 +81,15 @@ mod tests {
         }
         check("/quotas/..%2F..%2Fetc/r", PathFault::SlashInSegment);
         check("/quotas/a%2fb/r", PathFault::SlashInSegment);
+        for path in [
+            "//",
+            "//quotas/u",
+            "/quotas//r",
+            "/quotas/u/",
+            "/quotas/%41//",
+        ] {
+            check(path, PathFault::EmptySegment);
+        }
+        check("/quotas//%FF", PathFault::Malformed);
     }
 }

@@ -216,7 +216,7 @@ impl From<PathFault> for Problem {
             PathFault::Malformed => {
                 Self::malformed("The path has a broken percent sign or is not UTF-8.")
             }
-            PathFault::SlashInSegment => Self::no_such_route(),
+            PathFault::SlashInSegment | PathFault::EmptySegment => Self::no_such_route(),
         }
     }
 }

@@ -1,3 +1,19 @@
 //! The HTTP contract, through the router, on a clock that each test sets.
+//!
+//! A name that starts with `c` and a number, or with `atk_`, tells which published fault of comparable
+//! systems, or which attack, the test keeps out.
 
+mod attacks;
+mod bodies;
 mod consume;
+mod faults;
+mod idempotency;
+mod lists;
+mod order;
+mod paths;
+mod policies;
+mod problems;
+mod races;
+mod ratelimit;
+mod tokens;
+mod windows;

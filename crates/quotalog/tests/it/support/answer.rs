@@ -119,4 +119,13 @@ impl Answer {
     pub(crate) fn remaining(&self) -> u64 {
         self.json()["remaining"].as_u64().expect("a remaining")
     }
+
+    /// The start of the quota's window.
+    #[track_caller]
+    pub(crate) fn window_start(&self) -> String {
+        self.json()["window_start"]
+            .as_str()
+            .expect("a window")
+            .to_owned()
+    }
 }

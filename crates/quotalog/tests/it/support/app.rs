@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
+use axum::http::request;
 use hyper::{Method, Request};
-use quotalog_auth::{Credential, Role, Token};
-use quotalog_domain::{Timestamp, UserId};
+use quotalog_auth::{Caller, Credential, Role, Token, TokenId};
+use quotalog_domain::{Command, Limit, Operation, Resource, Timestamp, UserId, Window};
 use quotalog_http::{App, Draining};
-use quotalog_ledger::store::Administer as _;
+use quotalog_ledger::store::{Administer as _, Store};
 use quotalog_ledger::{Ledger, Settings};
 use quotalog_store_sqlite::{SqliteConfig, SqliteStore};
-use quotalog_testkit::ManualClock;
+use quotalog_testkit::{FaultyStore, ManualClock};
 use tempfile::TempDir;
 use tower::ServiceExt as _;
 
 use super::answer::Answer;
+use super::server::read_number;
 
 /// 2026-11-30T18:20:00Z.
 pub(crate) const NOW: &str = "2026-11-30T18:20:00Z";
@@ -26,7 +28,8 @@ pub(crate) struct TestApp {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) store: SqliteStore,
     pub(crate) ledger: Ledger,
-    pub(crate) folder: TempDir,
+    pub(crate) draining: Draining,
+    pub(crate) folder: Arc<TempDir>,
     /// An admin's token.
     pub(crate) admin: String,
 }
@@ -39,6 +42,21 @@ pub(crate) fn instant(text: &str) -> Timestamp {
     Timestamp::from_unix_us(i64::try_from(instant.unix_timestamp_nanos() / 1_000).unwrap())
 }
 
+/// An id as a segment of a path.
+pub(crate) fn encoded(id: &str) -> String {
+    let bytes = id.bytes().map(|byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    });
+    bytes.collect()
+}
+
+fn site(now: &str) -> (Arc<TempDir>, Arc<ManualClock>) {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::new(instant(now));
+    (Arc::new(folder), Arc::new(clock))
+}
+
 impl TestApp {
     /// A new server at [`NOW`].
     pub(crate) async fn new() -> Self {
@@ -47,33 +65,54 @@ impl TestApp {
 
     /// A new server whose clock stands at `now`.
     pub(crate) async fn at(now: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let clock = Arc::new(ManualClock::new(instant(now)));
+        let (folder, clock) = site(now);
         Self::open(folder, clock).await
     }
 
-    async fn open(folder: TempDir, clock: Arc<ManualClock>) -> Self {
+    /// A new server at [`NOW`] whose store fails when it is told to.
+    pub(crate) async fn faulty() -> (Self, Arc<FaultyStore<SqliteStore>>) {
+        let (folder, clock) = site(NOW);
+        Self::open_with(folder, clock, FaultyStore::new).await
+    }
+
+    /// Another process on the same file.
+    pub(crate) async fn beside(&self) -> Self {
+        Self::open(self.folder.clone(), self.clock.clone()).await
+    }
+
+    async fn open(folder: Arc<TempDir>, clock: Arc<ManualClock>) -> Self {
+        Self::open_with(folder, clock, |store| store).await.0
+    }
+
+    async fn open_with<S: Store>(
+        folder: Arc<TempDir>,
+        clock: Arc<ManualClock>,
+        wrap: impl FnOnce(SqliteStore) -> S,
+    ) -> (Self, Arc<S>) {
         let config = SqliteConfig {
             path: folder.path().join("quotalog.db"),
             idempotency_retention_s: 86_400,
             readers: 2,
         };
         let store = SqliteStore::open(config, clock.clone()).unwrap();
-        let ledger = Ledger::start(Arc::new(store.clone()), Settings::default());
+        let wrapped = Arc::new(wrap(store.clone()));
+        let ledger = Ledger::start(wrapped.clone(), Settings::default());
+        let draining = Draining::default();
         let router = quotalog_http::router(App {
             ledger: ledger.clone(),
-            draining: Draining::default(),
+            draining: draining.clone(),
         });
         let mut app = Self {
             router,
             clock,
             store,
             ledger,
+            draining,
             folder,
             admin: String::new(),
         };
         app.admin = app.token(Role::Admin).await;
-        app
+        (app, wrapped)
     }
 
     /// Ends the server and starts another on the same file.
@@ -100,10 +139,49 @@ impl TestApp {
 
     /// A new token of `role`.
     pub(crate) async fn token(&self, role: Role) -> String {
-        let (token, new) = Token::generate(role, None, None).unwrap();
+        self.token_with_id(role, None).await.0
+    }
+
+    /// A new token of `role` and its id; it ends at `expires_at`, if that is given.
+    pub(crate) async fn token_with_id(
+        &self,
+        role: Role,
+        expires_at: Option<&str>,
+    ) -> (String, TokenId) {
+        let (token, new) = Token::generate(role, None, expires_at.map(instant)).unwrap();
         let created = self.store.create_token(Credential::CommandLine, new).await;
-        created.unwrap().unwrap().unwrap();
-        token.reveal().to_owned()
+        let record = created.unwrap().unwrap().unwrap();
+        (token.reveal().to_owned(), record.id)
+    }
+
+    /// Ends a token, as another process would.
+    pub(crate) async fn revoke(&self, id: TokenId) {
+        let revoked = self.store.revoke_token(Credential::CommandLine, id).await;
+        assert_eq!(revoked.unwrap(), Ok(true));
+    }
+
+    /// Sets the default of `resource`.
+    pub(crate) async fn default(&self, resource: &str, window: Window, limit: u64) {
+        let command = Command::new(Operation::SetDefault {
+            resource: Resource::try_from(resource).unwrap(),
+            window,
+            limit: Limit::settable(limit).unwrap(),
+        });
+        let operator = Caller {
+            role: Role::Admin,
+            credential: Credential::CommandLine,
+        };
+        self.ledger
+            .submit(&operator, command)
+            .await
+            .unwrap()
+            .unwrap();
+    }
+
+    /// Reads one number from the file itself.
+    #[track_caller]
+    pub(crate) fn number(&self, sql: &str) -> i64 {
+        read_number(&self.folder.path().join("quotalog.db"), sql)
     }
 
     /// A new token of the user `id`.
@@ -115,6 +193,21 @@ impl TestApp {
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         let response = self.router.clone().oneshot(request).await.unwrap();
         Answer::read(response).await.unwrap()
+    }
+
+    /// A request with the admin's token, for fields that a test adds.
+    pub(crate) fn request(&self, method: Method, path: &str) -> request::Builder {
+        let request = Request::builder().method(method).uri(path);
+        request.header("authorization", format!("Bearer {}", self.admin))
+    }
+
+    /// Posts with the admin's token, an `Idempotency-Key` and, unless it is empty, a JSON body.
+    pub(crate) async fn keyed(&self, path: &str, key: &str, body: &str) -> Answer {
+        let request = self.request(Method::POST, path);
+        let request = request.header("idempotency-key", key);
+        let request = request.header("content-type", "application/json");
+        let body = Body::from(body.to_owned());
+        self.send(request.body(body).unwrap()).await
     }
 
     /// Sends a request with `token` and, unless it is empty, a JSON body.
