@@ -9,7 +9,7 @@ use quotalog_http::{App, Draining};
 use quotalog_ledger::clock::SystemClock;
 use quotalog_ledger::store::StoreError;
 use quotalog_ledger::{Ledger, Settings};
-use quotalog_store_sqlite::{SqliteConfig, SqliteStore};
+use quotalog_store_sqlite::{OpenError, SqliteConfig, SqliteStore};
 use tokio::net::TcpListener;
 
 use crate::config::{Database, Serve};
@@ -35,11 +35,16 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
     // Before anything opens, so that no signal is missed.
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     let listener = TcpListener::bind(&config.listen).await.map_err(|error| {
+        let exit = if error.kind() == std::io::ErrorKind::InvalidInput {
+            Exit::Usage
+        } else {
+            Exit::Failure
+        };
         let message = format!(
-            "cannot listen on {}: {error}; choose another address with --listen (QUOTALOG_LISTEN)",
+            "cannot listen on {:?}: {error}; choose another address with --listen (QUOTALOG_LISTEN)",
             config.listen
         );
-        anyhow::Error::msg(message)
+        Failure::error(exit, message)
     })?;
     let address = listener.local_addr().context("cannot tell the address")?;
 
@@ -111,7 +116,26 @@ fn open(path: &Path, idempotency_retention_s: i64) -> anyhow::Result<SqliteStore
         idempotency_retention_s,
         readers: READERS,
     };
-    Ok(SqliteStore::open(config, Arc::new(SystemClock))?)
+    SqliteStore::open(config, Arc::new(SystemClock)).map_err(not_opened)
+}
+
+fn not_opened(error: OpenError) -> anyhow::Error {
+    let misnamed = matches!(
+        error,
+        OpenError::NoPath
+            | OpenError::NotAPath(_)
+            | OpenError::NotAFile(_)
+            | OpenError::Folder { .. }
+            | OpenError::NotADatabase(_)
+    );
+    let exit = if misnamed {
+        Exit::Usage
+    } else if matches!(error, OpenError::Busy(_)) {
+        Exit::Unavailable
+    } else {
+        Exit::Failure
+    };
+    Failure::error(exit, format!("--database (QUOTALOG_DATABASE): {error}"))
 }
 
 /// A failure of the store, with the exit code that a script can act on.
@@ -120,5 +144,5 @@ pub(crate) fn failed(error: StoreError) -> anyhow::Error {
         StoreError::Unavailable(_) | StoreError::OutcomeUnknown(_) => Exit::Unavailable,
         StoreError::Internal(_) => Exit::Failure,
     };
-    Failure::new(exit, format!("{:#}", anyhow::Error::new(error)))
+    Failure::error(exit, format!("{:#}", anyhow::Error::new(error)))
 }

@@ -40,7 +40,7 @@ impl Database {
                 "--database (QUOTALOG_DATABASE) {what}; write sqlite: and the path of a file, such \
                  as sqlite:quotalog.db"
             );
-            Failure::new(Exit::Usage, message)
+            Failure::error(Exit::Usage, message)
         };
         let Some((scheme, path)) = text.split_once(':') else {
             return Err(wrong("names no kind of database"));
@@ -76,7 +76,7 @@ impl Database {
             "there is no database at {}; name the right one with --database (QUOTALOG_DATABASE)",
             self.path.display()
         );
-        Err(Failure::new(Exit::NotFound, message))
+        Err(Failure::error(Exit::NotFound, message))
     }
 
     /// Where the first admin token is written by default: beside the file.
@@ -91,7 +91,7 @@ impl Database {
 /// Reads one duration setting.
 pub(crate) fn seconds(flag: &str, variable: &str, text: &str) -> anyhow::Result<Seconds> {
     text.parse().map_err(|error| {
-        Failure::new(
+        Failure::error(
             Exit::Usage,
             format!("{flag} ({variable}) is {text:?}: {error}"),
         )
@@ -106,7 +106,7 @@ pub(crate) fn retention(usage: &str, idempotency: &str) -> anyhow::Result<Retent
             "--usage-retention (QUOTALOG_USAGE_RETENTION) is {usage}: it must be at least \
              {USAGE_RETENTION_MIN}, so that no window in use is pruned"
         );
-        return Err(Failure::new(Exit::Usage, message));
+        return Err(Failure::error(Exit::Usage, message));
     }
     let idempotency = seconds(
         "--idempotency-retention",
@@ -116,7 +116,7 @@ pub(crate) fn retention(usage: &str, idempotency: &str) -> anyhow::Result<Retent
     if idempotency.0 == 0 {
         let message = "--idempotency-retention (QUOTALOG_IDEMPOTENCY_RETENTION) is 0: a retry must \
                        find its answer for some time, such as 24h";
-        return Err(Failure::new(Exit::Usage, message));
+        return Err(Failure::error(Exit::Usage, message));
     }
     Ok(Retention {
         usage_s: usage.get(),
@@ -135,7 +135,7 @@ pub(crate) fn admin_token() -> anyhow::Result<Option<TokenHash>> {
         .filter(|text| text.len() >= ADMIN_TOKEN_LEN_MIN);
     match sound {
         Some(text) => Ok(Some(Token::presented(text).hash())),
-        None => Err(Failure::new(
+        None => Err(Failure::error(
             Exit::Usage,
             "QUOTALOG_ADMIN_TOKEN must be at least 32 visible ASCII characters, such as the output \
              of: openssl rand -hex 32",

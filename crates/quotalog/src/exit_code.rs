@@ -24,7 +24,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> anyhow::Error {
+    pub(crate) fn error(exit: Exit, message: impl Into<String>) -> anyhow::Error {
         let message = message.into();
         anyhow::Error::new(Self { exit, message })
     }

@@ -28,7 +28,7 @@ pub(crate) async fn ensure(store: &dyn Administer, token_file: &Path) -> anyhow:
         .with_context(|| {
             format!(
                 "cannot make the first admin token; where standard output is no terminal it is \
-                 written to {} (--token-file)",
+                 written to {}; name another file with --token-file (QUOTALOG_TOKEN_FILE)",
                 token_file.display()
             )
         })?;

@@ -4,12 +4,14 @@ mod prune;
 mod serve;
 mod token;
 
+use std::error::Error as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
-use crate::exit_code;
+use crate::exit_code::{self, Exit, Failure};
 use crate::telemetry::{self, LogFormat, LogLevel};
 
 /// A quota server: may this user use this resource now, and how much is left?
@@ -28,7 +30,7 @@ struct Arguments {
 const AFTER_HELP: &str = "\
 First steps:
   quotalog serve                                      start on ./quotalog.db, port 8200
-  quotalog token create --role user --user-id alice   make a token for a user, beside the running server
+  quotalog token create --role user --user-id alice   make a user's token, beside the server
 
 Every flag can be set by the variable shown beside it. QUOTALOG_ADMIN_TOKEN (at least 32
 characters) is an admin token that is kept in memory only; it has no flag, since other users of the
@@ -49,6 +51,7 @@ enum Command {
 
 /// How much is logged on standard error, and in which form.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Logs")]
 struct Logs {
     /// How much to log on standard error.
     #[arg(
@@ -77,6 +80,7 @@ struct DatabaseArgument {
     #[arg(
         long,
         env = "QUOTALOG_DATABASE",
+        hide_env_values = true,
         value_name = "URL",
         default_value = "sqlite:quotalog.db"
     )]
@@ -113,7 +117,10 @@ impl RetentionArguments {
 /// Parses the process's arguments, runs the command, and tells how it ended.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return not_parsed(&error),
+    };
     telemetry::start(arguments.logs.log_level, arguments.logs.log_format);
     warn_of_unknown_variables();
     let result = match arguments.command {
@@ -123,12 +130,50 @@ pub fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // One line, with every cause; where standard error is gone, the exit code still tells.
-            let _unseen = writeln!(std::io::stderr(), "quotalog: {error:#}");
-            exit_code::of(&error)
-        }
+        Err(error) => failed(&error),
     }
+}
+
+/// One line, with every cause; where standard error is gone, the exit code still tells.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    let _unseen = writeln!(std::io::stderr(), "quotalog: {error:#}");
+    exit_code::of(error)
+}
+
+/// A wrong value reads like those that are found out later; help and a wrong command keep their own form.
+fn not_parsed(error: &clap::Error) -> ExitCode {
+    if let Some(message) = wrong_value(error) {
+        return failed(&Failure::error(Exit::Usage, message));
+    }
+    let _unseen = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+fn wrong_value(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else {
+        return None;
+    };
+    let flag = argument.split([' ', '=']).next().unwrap_or_default();
+    let command = Arguments::command();
+    let variable = command
+        .get_arguments()
+        .find(|own| {
+            own.get_long()
+                .is_some_and(|long| flag.strip_prefix("--") == Some(long))
+        })
+        .and_then(|own| own.get_env()?.to_str())
+        .map_or_else(String::new, |variable| format!(" ({variable})"));
+    let advice = match (error.get(ContextKind::ValidValue), error.source()) {
+        (_, Some(cause)) => cause.to_string(),
+        (Some(ContextValue::Strings(valid)), None) if !valid.is_empty() => {
+            format!("write one of: {}", valid.join(", "))
+        }
+        (Some(_) | None, None) => return None,
+    };
+    Some(format!("{flag}{variable} is {value:?}: {advice}"))
 }
 
 /// Writes one line for the caller or a script. A reader that went away ends nothing.

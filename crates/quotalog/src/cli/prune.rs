@@ -23,6 +23,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let rows = app::on_store(&database, async |store| {
         pruning::prune(store, retention).await.map_err(app::failed)
     })?;
-    say(&format!("deleted {rows} rows"));
+    let noun = if rows == 1 { "row" } else { "rows" };
+    say(&format!("deleted {rows} {noun}"));
     Ok(())
 }

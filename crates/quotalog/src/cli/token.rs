@@ -153,7 +153,7 @@ fn revoke(arguments: &Revoke) -> anyhow::Result<()> {
         "there is no token {:?}; `quotalog token list` shows all",
         arguments.id
     );
-    Err(Failure::new(Exit::NotFound, message))
+    Err(Failure::error(Exit::NotFound, message))
 }
 
 impl Create {
@@ -177,12 +177,12 @@ impl Create {
 fn instant(text: &str) -> anyhow::Result<Timestamp> {
     quotalog_http::instant::parse(text).ok_or_else(|| {
         let message = format!("--expires-at is {text:?}: write it as in 2027-01-01T00:00:00Z");
-        Failure::new(Exit::Usage, message)
+        Failure::error(Exit::Usage, message)
     })
 }
 
 fn wrong(flag: &str, error: &dyn std::error::Error) -> anyhow::Error {
-    Failure::new(Exit::Usage, format!("{flag}: {error}"))
+    Failure::error(Exit::Usage, format!("{flag}: {error}"))
 }
 
 /// The command line's credential always holds; a store that says otherwise is at fault.

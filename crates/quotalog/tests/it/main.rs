@@ -6,5 +6,13 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod architecture;
+mod cli;
+mod faults;
 mod http;
+mod kill;
+mod raw;
+mod secrets;
+mod shutdown;
+mod start;
 mod support;
+mod two_servers;

@@ -2,4 +2,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod app;
+pub(crate) mod load;
+pub(crate) mod log;
+pub(crate) mod raw;
 pub(crate) mod server;

@@ -1,9 +1,12 @@
 //! The real binary, on a free port and a folder of its own, ended with the test.
 
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -27,7 +30,12 @@ pub(crate) struct Site {
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: SocketAddr,
+    /// What it wrote to standard output until it listened.
+    pub(crate) printed: String,
 }
+
+/// When a wait is given up as a failure; nothing is measured by it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One connection to a server.
 pub(crate) struct Connection {
@@ -57,6 +65,15 @@ impl Site {
         self.folder.path().join("quotalog.db")
     }
 
+    /// What the servers of this site have logged.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.folder.path().join("quotalog.log")
+    }
+
     /// `quotalog` with `arguments` and this site's database.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = quotalog();
@@ -71,6 +88,27 @@ impl Site {
     /// Runs a command to its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
+    }
+
+    /// Runs `quotalog serve`, which must refuse to start. Returns its exit code and its one line.
+    #[track_caller]
+    pub(crate) fn refused(
+        &self,
+        change: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> (i32, String) {
+        let mut command = self.serving();
+        change(&mut command);
+        let output = run_to_its_end(&mut command);
+        let error = String::from_utf8(output.stderr).unwrap();
+        // What was noticed on the way there may be logged before.
+        let said = error
+            .lines()
+            .filter(|line| !line.contains(" INFO ") && !line.contains(" WARN "));
+        let said: Vec<_> = said.collect();
+        assert_eq!(said.len(), 1, "not one line: {error}");
+        assert!(said[0].starts_with("quotalog: "), "{error}");
+        assert!(output.stdout.is_empty(), "{:?}", output.stdout);
+        (output.status.code().unwrap(), said[0].to_owned())
     }
 
     /// Makes a token by the command line.
@@ -88,11 +126,26 @@ impl Site {
 
     /// A server that knows [`ADMIN`], started as `change` wants it.
     pub(crate) fn serve_with(&self, change: impl FnOnce(&mut Command) -> &mut Command) -> Server {
+        let mut command = self.serving();
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.log_file());
+        command.stderr(log.unwrap());
+        change(&mut command);
+        Server::start(&mut command)
+    }
+
+    fn serving(&self) -> Command {
         let mut command = self.command(&["serve", "--listen", "127.0.0.1:0"]);
         command.env("QUOTALOG_ADMIN_TOKEN", ADMIN);
         command.env("QUOTALOG_SHUTDOWN_DELAY", "0s");
-        change(&mut command);
-        Server::start(&mut command)
+        command
+    }
+
+    /// The usage of a pair as the database holds it, by the start of its window as answers write it.
+    pub(crate) fn stored(&self, user_id: &str, resource: &str) -> BTreeMap<String, u64> {
+        stored(&self.database(), user_id, resource)
     }
 }
 
@@ -101,22 +154,27 @@ impl Server {
     #[track_caller]
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let out = child.stdout.take().unwrap();
-        let mut lines = BufReader::new(out);
-        let mut line = String::new();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        // From here on it is ended if the test fails.
+        let mut server = Self {
+            child,
+            address: ([127, 0, 0, 1], 0).into(),
+            printed: String::new(),
+        };
         loop {
-            line.clear();
-            let read = lines.read_line(&mut line).unwrap();
+            let before = server.printed.len();
+            let read = lines.read_line(&mut server.printed).unwrap();
             assert!(
                 read > 0,
                 "the server ended before it listened: {:?}",
-                child.wait()
+                server.child.wait()
             );
-            if let Some(url) = line.trim().strip_prefix("quotalog listens on http://") {
-                let address = url.parse().unwrap();
+            let line = server.printed[before..].trim();
+            if let Some(url) = line.strip_prefix("quotalog listens on http://") {
+                server.address = url.parse().unwrap();
                 // What it prints later must not fill the pipe.
                 std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
-                return Self { child, address };
+                return server;
             }
         }
     }
@@ -127,12 +185,7 @@ impl Server {
 
     /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
-        let pid = self.pid().to_string();
-        let status = Command::new("kill")
-            .args(["-s", name, &pid])
-            .status()
-            .unwrap();
-        assert!(status.success());
+        signal(self.pid(), name);
     }
 
     /// Ends the server at once, as a crash would.
@@ -147,9 +200,10 @@ impl Server {
         self.child.wait().unwrap()
     }
 
-    /// Waits for the server's end, after a signal.
-    pub(crate) fn wait(mut self) -> ExitStatus {
-        self.child.wait().unwrap()
+    /// Waits for the server's end, after a signal, while the test's other tasks go on.
+    pub(crate) async fn ended(mut self) -> ExitStatus {
+        let waiting = tokio::task::spawn_blocking(move || self.child.wait().unwrap());
+        waiting.await.unwrap()
     }
 
     pub(crate) async fn connect(&self) -> Connection {
@@ -160,6 +214,18 @@ impl Server {
     pub(crate) async fn call(&self, method: Method, path: &str, body: &str) -> Answer {
         let mut connection = self.connect().await;
         connection.call(method, path, ADMIN, body).await.unwrap()
+    }
+
+    /// Sets a policy.
+    pub(crate) async fn set(&self, path: &str, window: &str, limit: u64) {
+        let body = format!(r#"{{"window":"{window}","limit_count":{limit}}}"#);
+        self.call(Method::PUT, path, &body).await.is(200);
+    }
+
+    /// The present window of a pair and its usage, as a check answers them.
+    pub(crate) async fn usage(&self, path: &str) -> (String, u64) {
+        let answer = self.call(Method::GET, path, "").await.is(200);
+        (answer.window_start(), answer.usage())
     }
 }
 
@@ -215,6 +281,65 @@ impl Connection {
         self.sender.ready().await?;
         Answer::read(self.sender.send_request(request).await?).await
     }
+}
+
+/// Runs a command that should end by itself.
+#[track_caller]
+pub(crate) fn run_to_its_end(command: &mut Command) -> Output {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let given_up_at = Instant::now() + PATIENCE;
+    let mut in_time = true;
+    while in_time && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+        in_time = Instant::now() < given_up_at;
+    }
+    if !in_time {
+        child.kill().unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(in_time, "it did not end: {output:?}");
+    output
+}
+
+/// Sends a signal by its name.
+#[track_caller]
+pub(crate) fn signal(pid: u32, name: &str) {
+    // The shell's own `kill`, since not every system has the program.
+    let kill = format!("kill -s {name} {pid}");
+    let status = Command::new("sh").args(["-c", &kill]).status().unwrap();
+    assert!(status.success());
+}
+
+/// Asks again and again until `done` says so.
+pub(crate) async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
+    let given_up_at = Instant::now() + PATIENCE;
+    while !done().await {
+        assert!(Instant::now() < given_up_at, "in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Notes that this machine cannot run a test; where it must, that is a failure.
+#[track_caller]
+pub(crate) fn skipped(why: &str) {
+    assert!(
+        std::env::var_os("CI").is_none_or(|ci| ci != "true"),
+        "must not be skipped: {why}"
+    );
+    eprintln!("skipped: {why}");
+}
+
+/// The usage of a pair in `database`, by the start of its window as answers write it.
+pub(crate) fn stored(database: &Path, user_id: &str, resource: &str) -> BTreeMap<String, u64> {
+    let connection = rusqlite::Connection::open(database).unwrap();
+    let sql = "SELECT replace(window_start, ' ', 'T') || 'Z', usage FROM quota_usage \
+               WHERE user_id = ?1 AND resource = ?2 AND usage > 0";
+    let mut statement = connection.prepare(sql).unwrap();
+    let rows = statement.query_map([user_id, resource], |row| {
+        Ok((row.get(0)?, u64::try_from(row.get::<_, i64>(1)?).unwrap()))
+    });
+    rows.unwrap().map(Result::unwrap).collect()
 }
 
 /// Reads one number from the database itself, beside a running server.

@@ -1,0 +1,143 @@
+//! A crash at any moment: what was answered is kept, and nothing is counted that nobody asked for.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Method, Request};
+use tokio::sync::watch;
+
+use crate::support::load::{Load, Tally};
+use crate::support::server::{ADMIN, Connection, Site, until};
+
+const CONNECTIONS: usize = 64;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_granted_unit_is_lost_by_a_crash_and_no_other_is_counted() {
+    let site = Site::new();
+    let mut server = site.serve();
+    server.set("/quotas/u/r", "daily", 1_000_000).await;
+    let mut tally = Tally::default();
+    for round in 0..20 {
+        let load = Load::start(&[server.address], CONNECTIONS, "/quotas/u/r/consume");
+        // Each time at another point of the load.
+        load.until_granted(20 + 61 * round % 240).await;
+        server.kill();
+        tally += load.broken().await;
+
+        server = site.serve();
+        let (window_start, usage) = server.usage("/quotas/u/r").await;
+        let granted = tally.granted_in(&window_start);
+        assert!(usage >= granted, "lost: {usage} of {granted}");
+        assert!(usage <= granted + tally.unknown, "too many: {usage}");
+    }
+    assert!(tally.unknown <= 20 * u64::try_from(CONNECTIONS).unwrap());
+    assert_eq!((tally.denied, tally.unavailable), (0, 0));
+    assert!(tally.other.is_empty(), "{:?}", tally.other);
+}
+
+#[tokio::test]
+async fn a_limit_holds_across_a_crash() {
+    let site = Site::new();
+    let server = site.serve();
+    server.set("/quotas/u/r", "daily", 10).await;
+    let mut asked: BTreeMap<String, u64> = BTreeMap::new();
+    let mut granted: BTreeMap<String, u64> = BTreeMap::new();
+    let mut server = Some(server);
+    for call in 0..14 {
+        if call == 4 {
+            server.take().unwrap().kill();
+            server = Some(site.serve());
+        }
+        let running = server.as_ref().unwrap();
+        let answer = running.call(Method::POST, "/quotas/u/r/consume", "").await;
+        *asked.entry(answer.window_start()).or_default() += 1;
+        *granted.entry(answer.window_start()).or_default() += u64::from(answer.status == 200);
+    }
+    for (window_start, asked) in asked {
+        assert_eq!(granted[&window_start], asked.min(10));
+    }
+}
+
+/// Each of these clients repeats a consume under its key until it is answered, over all crashes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_keyed_consume_that_a_crash_cut_off_counts_once() {
+    let site = Site::new();
+    let mut server = site.serve();
+    server.set("/quotas/u/r", "daily", 1_000_000).await;
+    let (address, addresses) = watch::channel(server.address);
+    let (answered, answers) = watch::channel(0_u64);
+    let (last, is_last) = watch::channel(false);
+    let clients: Vec<_> = (0..32)
+        .map(|client| {
+            let (addresses, is_last) = (addresses.clone(), is_last.clone());
+            tokio::spawn(insist(client, addresses, answered.clone(), is_last))
+        })
+        .collect();
+    for round in 1..=6_u64 {
+        until("answers", async || *answers.borrow() >= 97 * round).await;
+        server.kill();
+        server = site.serve();
+        address.send(server.address).unwrap();
+    }
+    last.send(true).unwrap();
+
+    let mut tally: BTreeMap<String, u64> = BTreeMap::new();
+    let mut cut_off = 0;
+    for client in clients {
+        let (windows, repeats) = client.await.unwrap();
+        for window_start in windows {
+            *tally.entry(window_start).or_default() += 1;
+        }
+        cut_off += repeats;
+    }
+    assert!(cut_off > 0, "no kill met a request");
+    assert_eq!(site.stored("u", "r"), tally);
+}
+
+/// Consumes under one key after another. Returns the window of each answer, and how many requests were
+/// cut off and sent again.
+async fn insist(
+    client: u64,
+    mut addresses: watch::Receiver<SocketAddr>,
+    answered: watch::Sender<u64>,
+    is_last: watch::Receiver<bool>,
+) -> (Vec<String>, u64) {
+    let mut windows = Vec::new();
+    let mut cut_off = 0;
+    let mut connection: Option<Connection> = None;
+    while !*is_last.borrow() || windows.is_empty() {
+        let key = format!("{client}-{}", windows.len());
+        loop {
+            let address = *addresses.borrow_and_update();
+            let open = match connection.take() {
+                Some(open) => Ok(open),
+                None => Connection::open(address).await,
+            };
+            if let Ok(mut open) = open
+                && let Ok(answer) = open.send(keyed_consume(&key)).await
+            {
+                windows.push(answer.is(200).window_start());
+                answered.send_modify(|answers| *answers += 1);
+                connection = Some(open);
+                break;
+            }
+            cut_off += 1;
+            // Until the next server is there.
+            if *addresses.borrow() == address {
+                addresses.changed().await.unwrap();
+            }
+        }
+    }
+    (windows, cut_off)
+}
+
+fn keyed_consume(key: &str) -> Request<Full<Bytes>> {
+    Request::post("/quotas/u/r/consume")
+        .header("host", "localhost")
+        .header("authorization", format!("Bearer {ADMIN}"))
+        .header("idempotency-key", key)
+        .body(Full::default())
+        .unwrap()
+}
