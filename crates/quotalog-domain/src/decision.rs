@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::state::PairView;
 use crate::{
     Amount, Command, DefaultPolicy, IfMatch, Item, KeptAnswer, Keyed, Limit, Operation, Pair,
     Policy, Quota, Resource, State, Timestamp, Window,
@@ -141,7 +142,8 @@ fn consume(
     amount: Amount,
     now: Timestamp,
 ) -> Result<Answer, Refusal> {
-    let mut quota = check(state, pair, now)?;
+    let view = state.pair(pair);
+    let mut quota = check(&view, pair, now)?;
     if amount.get() > quota.limit().get() {
         return Err(Refusal::AmountExceedsLimit(vec![0]));
     }
@@ -149,7 +151,7 @@ fn consume(
         quota.allowed = false;
         return Err(Refusal::Exhausted(quota));
     }
-    state.pair_mut(pair).usage.add(&quota.span(), amount.get());
+    view.own.usage.add(&quota.span(), amount.get());
     quota.usage = quota.usage.saturating_add(amount.get());
     quota.allowed = true;
     Ok(Answer::Quota(quota))
@@ -166,7 +168,7 @@ fn consume_batch(state: &mut State, items: &[Item], now: Timestamp) -> Result<An
         if let Some(pair) = wanted.get_mut(&item.pair) {
             pair.units = pair.units.saturating_add(item.amount.get());
         } else {
-            let quota = check(state, &item.pair, now)?;
+            let quota = check(&state.pair(&item.pair), &item.pair, now)?;
             let units = item.amount.get();
             wanted.insert(&item.pair, Wanted { quota, units });
         }
@@ -193,7 +195,7 @@ fn consume_batch(state: &mut State, items: &[Item], now: Timestamp) -> Result<An
     if all_fit {
         for (pair, wanted) in &mut wanted {
             let span = wanted.quota.span();
-            state.pair_mut(pair).usage.add(&span, wanted.units);
+            state.pair(pair).own.usage.add(&span, wanted.units);
             wanted.quota.usage = wanted.quota.usage.saturating_add(wanted.units);
         }
     }
@@ -219,15 +221,17 @@ fn refund(
     amount: Amount,
     now: Timestamp,
 ) -> Result<Answer, Refusal> {
-    let span = check(state, pair, now)?.span();
-    state.pair_mut(pair).usage.refund(&span, amount.get());
-    check(state, pair, now).map(Answer::Quota)
+    let view = state.pair(pair);
+    let span = check(&view, pair, now)?.span();
+    view.own.usage.refund(&span, amount.get());
+    check(&view, pair, now).map(Answer::Quota)
 }
 
 fn reset(state: &mut State, pair: &Pair, now: Timestamp) -> Result<Answer, Refusal> {
-    let span = check(state, pair, now)?.span();
-    state.pair_mut(pair).usage.reset(&span);
-    check(state, pair, now).map(Answer::Quota)
+    let view = state.pair(pair);
+    let span = check(&view, pair, now)?.span();
+    view.own.usage.reset(&span);
+    check(&view, pair, now).map(Answer::Quota)
 }
 
 fn set_policy(
@@ -237,13 +241,14 @@ fn set_policy(
     if_match: Option<&IfMatch>,
     now: Timestamp,
 ) -> Result<Answer, Refusal> {
-    let slot = state.pair_mut(pair);
-    let existing = slot.policy().copied();
+    let view = state.pair(pair);
+    let existing = view.own.policy().copied();
     if if_match.is_some_and(|if_match| !if_match.allows(existing.as_ref())) {
         return Err(Refusal::PreconditionFailed);
     }
-    slot.set_policy(Some(Policy::set(existing, window, limit, now)));
-    check(state, pair, now).map(Answer::Quota)
+    let policy = Policy::set(existing, window, limit, now);
+    view.own.set_policy(Some(policy));
+    check(&view, pair, now).map(Answer::Quota)
 }
 
 fn delete_policy(
@@ -251,7 +256,7 @@ fn delete_policy(
     pair: &Pair,
     if_match: Option<&IfMatch>,
 ) -> Result<Answer, Refusal> {
-    let slot = state.pair_mut(pair);
+    let slot = state.pair(pair).own;
     let Some(existing) = slot.policy() else {
         return Err(Refusal::NotFound);
     };
@@ -287,8 +292,8 @@ fn delete_default(state: &mut State, resource: &Resource) -> Result<Answer, Refu
 }
 
 /// The quota of a pair as the state has it now.
-fn check(state: &mut State, pair: &Pair, now: Timestamp) -> Result<Quota, Refusal> {
-    let (policy, source) = state.policy_in_force(pair).ok_or(Refusal::NotFound)?;
-    let usage = &state.pair_mut(pair).usage;
+fn check(view: &PairView<'_>, pair: &Pair, now: Timestamp) -> Result<Quota, Refusal> {
+    let (policy, source) = view.policy_in_force().ok_or(Refusal::NotFound)?;
+    let usage = &view.own.usage;
     Ok(Quota::check(pair.clone(), policy, source, usage, now))
 }

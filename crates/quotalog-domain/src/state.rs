@@ -23,6 +23,12 @@ pub struct PairState {
     pub usage: Usage,
 }
 
+/// What decides on one pair: its own part of the state, and the default that stands behind it.
+pub(crate) struct PairView<'s> {
+    pub(crate) own: &'s mut PairState,
+    default: Option<Policy>,
+}
+
 #[derive(Debug)]
 struct Slot<T> {
     value: Option<T>,
@@ -123,17 +129,15 @@ impl State {
             .filter_map(|(keyed, slot)| Some((keyed, slot.value.as_ref()?)))
     }
 
-    pub(crate) fn pair_mut(&mut self, pair: &Pair) -> &mut PairState {
-        self.pairs.entry(pair.clone()).or_default()
-    }
-
-    /// The policy in force for `pair`, and where it comes from.
-    pub(crate) fn policy_in_force(&self, pair: &Pair) -> Option<(Policy, Source)> {
-        if let Some(policy) = self.pairs.get(pair).and_then(PairState::policy) {
-            return Some((*policy, Source::Policy));
+    /// The pair's part of the state: looked up once a command, since a batch holds hundreds of pairs.
+    pub(crate) fn pair(&mut self, pair: &Pair) -> PairView<'_> {
+        PairView {
+            default: self
+                .defaults
+                .get(&pair.resource)
+                .and_then(|slot| slot.value),
+            own: self.pairs.entry(pair.clone()).or_default(),
         }
-        let default = self.default_of(&pair.resource)?;
-        Some((*default, Source::Default))
     }
 
     pub(crate) fn default_of(&self, resource: &Resource) -> Option<&Policy> {
@@ -153,6 +157,17 @@ impl State {
 
     pub(crate) fn keep(&mut self, keyed: Keyed, answer: KeptAnswer) {
         self.kept.entry(keyed).or_default().set(Some(answer));
+    }
+}
+
+impl PairView<'_> {
+    /// The policy in force, and where it comes from.
+    pub(crate) fn policy_in_force(&self) -> Option<(Policy, Source)> {
+        match (self.own.policy(), self.default) {
+            (Some(policy), _) => Some((*policy, Source::Policy)),
+            (None, Some(default)) => Some((default, Source::Default)),
+            (None, None) => None,
+        }
     }
 }
 

@@ -312,10 +312,13 @@ impl<'c> UsageWriter<'c> {
             let start = window.span_at(tx.now).start;
             (start, instant::to_text(start))
         });
+        let now = instant::to_text(tx.now);
+        let mut update = tx.connection.prepare_cached(UPDATE_USAGE)?;
+        update.raw_bind_parameter(3, &now)?;
         Ok(Self {
-            update: tx.connection.prepare_cached(UPDATE_USAGE)?,
+            update,
             insert: tx.connection.prepare_cached(INSERT_USAGE)?,
-            now: instant::to_text(tx.now),
+            now,
             starts,
         })
     }
@@ -323,7 +326,9 @@ impl<'c> UsageWriter<'c> {
     fn write(&mut self, pair: &Pair, row: &UsageRow, row_id: Option<i64>) -> Result<()> {
         let usage = stored(row.usage);
         if let Some(row_id) = row_id {
-            self.update.execute((row_id, usage, &self.now))?;
+            self.update.raw_bind_parameter(1, row_id)?;
+            self.update.raw_bind_parameter(2, usage)?;
+            self.update.raw_execute()?;
             return Ok(());
         }
         let shared = self

@@ -1,10 +1,11 @@
 //! Reading what belongs to one pair: its policy, or its resource's default, and its usage of today.
 
-use quotalog_domain::{Pair, Policy, Quota, Resource, Source, Timestamp, Usage};
+use quotalog_domain::{Pair, Policy, Quota, Resource, Source, Timestamp, Usage, Window};
 use rusqlite::{CachedStatement, Connection, Result, Row};
 
+use crate::instant;
 use crate::row::{self, Unfit};
-use crate::tx::{Today, Tx};
+use crate::tx::Tx;
 
 pub(crate) const FIND_POLICY: &str = "SELECT id, window, limit_count, created_at, updated_at \
      FROM quota_policies WHERE user_id = ?1 AND resource = ?2";
@@ -17,23 +18,25 @@ pub(crate) const FIND_DEFAULT: &str = "SELECT id, window, limit_count, created_a
 pub(crate) struct Pairs<'c> {
     policy: CachedStatement<'c>,
     usage: CachedStatement<'c>,
-    today: Today,
 }
 
 impl<'c> Pairs<'c> {
     pub(crate) fn new(connection: &'c Connection, now: Timestamp) -> Result<Self> {
+        let mut usage = connection.prepare_cached(FIND_USAGE)?;
+        // Bound once: a statement that is run again keeps what is not bound anew.
+        let today = Window::Daily.span_at(now);
+        usage.raw_bind_parameter(3, instant::to_text(today.start))?;
+        usage.raw_bind_parameter(4, instant::to_text(today.reset_at))?;
         Ok(Self {
             policy: connection.prepare_cached(FIND_POLICY)?,
-            usage: connection.prepare_cached(FIND_USAGE)?,
-            today: Today::at(now),
+            usage,
         })
     }
 
     /// The pair's own policy.
     pub(crate) fn policy(&mut self, tx: &Tx<'_>, pair: &Pair) -> Result<Option<Policy>> {
-        let mut rows = self
-            .policy
-            .query((pair.user_id.as_str(), pair.resource.as_str()))?;
+        bind_pair(&mut self.policy, pair)?;
+        let mut rows = self.policy.raw_query();
         match rows.next()? {
             Some(row) => held(tx, "quota_policies", row, |row| row::policy(row, 1)),
             None => Ok(None),
@@ -47,9 +50,8 @@ impl<'c> Pairs<'c> {
         pair: &Pair,
         mut load: impl FnMut(i64, Timestamp, u64),
     ) -> Result<()> {
-        let (user_id, resource) = (pair.user_id.as_str(), pair.resource.as_str());
-        let today = (self.today.start.as_str(), self.today.end.as_str());
-        let mut rows = self.usage.query((user_id, resource, today.0, today.1))?;
+        bind_pair(&mut self.usage, pair)?;
+        let mut rows = self.usage.raw_query();
         while let Some(row) = rows.next()? {
             if let Some((window_start, units)) =
                 held(tx, "quota_usage", row, |row| row::usage(row, 1))?
@@ -88,6 +90,11 @@ pub(crate) fn default_of(tx: &Tx<'_>, resource: &Resource) -> Result<Option<Poli
         Some(row) => held(tx, "quota_defaults", row, |row| row::policy(row, 1)),
         None => Ok(None),
     }
+}
+
+fn bind_pair(statement: &mut CachedStatement<'_>, pair: &Pair) -> Result<()> {
+    statement.raw_bind_parameter(1, pair.user_id.as_str())?;
+    statement.raw_bind_parameter(2, pair.resource.as_str())
 }
 
 /// What `read` makes of a row whose first column is its row id; a row that it cannot hold is passed over.
