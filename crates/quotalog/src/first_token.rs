@@ -54,16 +54,26 @@ fn show(token: &Token) -> io::Result<()> {
 }
 
 /// Writes the token to a file that only its owner can read, whole or not at all.
+///
+/// The store's write lock is held meanwhile, so a draft that is already there was left by a crash.
 fn write_private(path: &Path, token: &Token) -> io::Result<()> {
     let mut draft = path.as_os_str().to_owned();
-    draft.push(format!(".{}", std::process::id()));
+    draft.push(".draft");
     let draft = PathBuf::from(draft);
+    remove_if_there(&draft)?;
     let written = write_new(&draft, token).and_then(|()| std::fs::rename(&draft, path));
     if written.is_err() {
         // What is left of the draft is no token that works; a failure to remove it changes nothing.
-        let _leftover = std::fs::remove_file(&draft);
+        let _leftover = remove_if_there(&draft);
     }
     written
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 fn write_new(path: &Path, token: &Token) -> io::Result<()> {
