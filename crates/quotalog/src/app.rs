@@ -22,33 +22,37 @@ const READERS: usize = 2;
 /// Retries of a command line's own requests find their answers for this long.
 const COMMAND_LINE_IDEMPOTENCY_S: i64 = 86_400;
 
+/// How long the last batch and the store may take to end, when the requests have.
+const CLOSE_WAIT_MAX: Duration = Duration::from_secs(10);
+
 /// Runs the server until a signal ends it.
 pub(crate) fn run(config: Serve) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(serve(config))
+    let result = runtime.block_on(serve(config));
+    // A thread that still waits for the disk must not hold the exit.
+    runtime.shutdown_background();
+    result
 }
 
 async fn serve(config: Serve) -> anyhow::Result<()> {
     // Before anything opens, so that no signal is missed.
     let mut signals = Signals::listen().context("cannot listen for signals")?;
-    let listener = TcpListener::bind(&config.listen).await.map_err(|error| {
-        let exit = if error.kind() == std::io::ErrorKind::InvalidInput {
-            Exit::Usage
-        } else {
-            Exit::Failure
-        };
-        let message = format!(
-            "cannot listen on {:?}: {error}; choose another address with --listen (QUOTALOG_LISTEN)",
-            config.listen
-        );
-        Failure::error(exit, message)
-    })?;
+    let (path, retention_s) = (config.database.path, config.retention.idempotency_s);
+    let opening = tokio::task::spawn_blocking(move || open(&path, retention_s));
+    let store = tokio::select! {
+        opened = opening => opened.context("the store did not open")??,
+        signal = signals.next() => {
+            tracing::info!(signal, "stopped before the store was open");
+            return Ok(());
+        }
+    };
+    // Once the store is open, so that nobody connects to a server that cannot answer; and before a token
+    // is made, so that a port in use costs none.
+    let listener = listen(&config.listen).await?;
     let address = listener.local_addr().context("cannot tell the address")?;
-
-    let store = open(&config.database.path, config.retention.idempotency_s)?;
     if config.admin_token.is_none() {
         first_token::ensure(&store, &config.token_file).await?;
     }
@@ -87,12 +91,36 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
     }
 
     pruning.abort();
-    ledger.shut_down().await;
-    tokio::task::spawn_blocking(move || store.close())
+    let closing = async move {
+        ledger.shut_down().await;
+        tokio::task::spawn_blocking(move || store.close()).await
+    };
+    tokio::time::timeout(CLOSE_WAIT_MAX, closing)
         .await
+        .context("the store did not close in time; what was answered is on disk")?
         .context("the store did not close")?;
     tracing::info!("stopped");
     Ok(())
+}
+
+async fn listen(address: &str) -> anyhow::Result<TcpListener> {
+    let has_port = address
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    if !has_port {
+        let message = format!(
+            "--listen (QUOTALOG_LISTEN) is {address:?}: write an address and a port, such as \
+             127.0.0.1:8200"
+        );
+        return Err(Failure::error(Exit::Usage, message));
+    }
+    TcpListener::bind(address).await.map_err(|error| {
+        let message = format!(
+            "cannot listen on {address:?}: {error}; choose another address with --listen \
+             (QUOTALOG_LISTEN)"
+        );
+        Failure::error(Exit::Failure, message)
+    })
 }
 
 /// Opens the store for one command, and closes it again.

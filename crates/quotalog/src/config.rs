@@ -74,9 +74,14 @@ impl Database {
         }
         let message = format!(
             "there is no database at {}; name the right one with --database (QUOTALOG_DATABASE)",
-            self.path.display()
+            self.absolute().display()
         );
         Err(Failure::error(Exit::NotFound, message))
+    }
+
+    /// The path in full, for people.
+    pub(crate) fn absolute(&self) -> PathBuf {
+        std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone())
     }
 
     /// Where the first admin token is written by default: beside the file.

@@ -15,6 +15,7 @@ pub(crate) async fn ensure(store: &dyn Administer, token_file: &Path) -> anyhow:
     let name = TokenName::try_from("first admin token").ok();
     let (token, new) = Token::generate(Role::Admin, name, None)?;
     let id = new.id.clone();
+    let token_file = &std::path::absolute(token_file).unwrap_or_else(|_| token_file.to_owned());
     let on_terminal = io::stdout().is_terminal();
     let publish: Publish = if on_terminal {
         Box::new(move || show(&token))
@@ -61,12 +62,34 @@ fn write_private(path: &Path, token: &Token) -> io::Result<()> {
     draft.push(".draft");
     let draft = PathBuf::from(draft);
     remove_if_there(&draft)?;
-    let written = write_new(&draft, token).and_then(|()| std::fs::rename(&draft, path));
+    let written = write_new(&draft, token)
+        .and_then(|()| set_aside(path))
+        .and_then(|()| std::fs::rename(&draft, path));
     if written.is_err() {
         // What is left of the draft is no token that works; a failure to remove it changes nothing.
         let _leftover = remove_if_there(&draft);
     }
     written
+}
+
+/// Keeps a file of that name, which may hold the token of another store, under the next free number.
+fn set_aside(path: &Path) -> io::Result<()> {
+    if !path.try_exists()? {
+        return Ok(());
+    }
+    for number in 1_u32.. {
+        let mut numbered = path.as_os_str().to_owned();
+        numbered.push(format!(".{number}"));
+        let numbered = PathBuf::from(numbered);
+        if !numbered.try_exists()? {
+            tracing::warn!(
+                file = %numbered.display(),
+                "an earlier token file was there, and is kept under this name"
+            );
+            return std::fs::rename(path, numbered);
+        }
+    }
+    Err(io::Error::other("every number is taken"))
 }
 
 fn remove_if_there(path: &Path) -> io::Result<()> {
@@ -84,4 +107,45 @@ fn write_new(path: &Path, token: &Token) -> io::Result<()> {
         .open(path)?;
     writeln!(file, "{}", token.reveal())?;
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn token() -> Token {
+        Token::generate(Role::Admin, None, None).unwrap().0
+    }
+
+    #[test]
+    fn the_file_is_private_and_an_earlier_one_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("admin-token");
+        let tokens = [token(), token(), token()];
+        for token in &tokens {
+            write_private(&path, token).unwrap();
+        }
+        let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert_eq!(read("admin-token").trim_end(), tokens[2].reveal());
+        assert_eq!(read("admin-token.1").trim_end(), tokens[0].reveal());
+        assert_eq!(read("admin-token.2").trim_end(), tokens[1].reveal());
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_draft_that_a_crash_left_is_no_obstacle() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("admin-token");
+        std::fs::write(folder.path().join("admin-token.draft"), "half a tok").unwrap();
+        let token = token();
+        write_private(&path, &token).unwrap();
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap().trim_end(),
+            token.reveal()
+        );
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 }

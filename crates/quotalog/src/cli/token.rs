@@ -84,10 +84,20 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
 fn create(arguments: &Create) -> anyhow::Result<()> {
     let database = Database::parse(&arguments.database.database)?;
     let (token, new) = arguments.token()?;
+    let is_new = !database.path.exists();
     let record = app::on_store(&database, async |store| {
         let created = store.create_token(Credential::CommandLine, new).await;
         held(created.map_err(app::failed)?)?.map_err(|error| wrong("--expires-at", &error))
     })?;
+    if is_new {
+        // A token may be made before the server's first start; in the wrong folder it is of no use.
+        let path = database.absolute();
+        let _unseen = writeln!(
+            std::io::stderr(),
+            "Made a new database at {}, since there was none.",
+            path.display()
+        );
+    }
     if arguments.json {
         let mut object = json(&record);
         object["token"] = token.reveal().into();
