@@ -23,6 +23,7 @@ use tower::{Layer, Service};
 
 use crate::exchange::Exchange;
 use crate::extract::body::TakenBody;
+use crate::message;
 use crate::path;
 use crate::problem::Problem;
 use crate::request_id::{RequestIds, X_REQUEST_ID};
@@ -94,14 +95,21 @@ where
     let route = parts.extensions.get::<MatchedPath>().cloned();
     let (method, uri, version) = (parts.method.clone(), parts.uri.clone(), parts.version);
 
-    let body = TakenBody::take(&parts.headers, body).await;
-    let read_whole = body.was_read_whole();
-    let mut response = match path::decode(uri.path()) {
-        Ok(decoded) => {
-            let exchange = Exchange::new(uri.clone(), owned(decoded), body);
-            handled(&shared.ledger, inner, parts, exchange, &request_id).await
+    // Where a message of an unsound form ends is not certain, so nothing after its head is read.
+    let (mut response, read_whole) = match message::check(version, &parts.headers) {
+        Ok(()) => {
+            let body = TakenBody::take(&parts.headers, body).await;
+            let read_whole = body.was_read_whole();
+            let response = match path::decode(uri.path()) {
+                Ok(decoded) => {
+                    let exchange = Exchange::new(uri.clone(), owned(decoded), body);
+                    handled(&shared.ledger, inner, parts, exchange, &request_id).await
+                }
+                Err(fault) => Problem::from(fault).answer(uri.path()),
+            };
+            (response, read_whole)
         }
-        Err(fault) => Problem::from(fault).answer(uri.path()),
+        Err(fault) => (Problem::from(fault).answer(uri.path()), false),
     };
 
     let status = response.status();

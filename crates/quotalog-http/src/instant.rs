@@ -40,7 +40,7 @@ struct Text([u8; 20]);
 
 impl Text {
     fn of(instant: Timestamp) -> Self {
-        let last_s = Timestamp::MAX.unix_s() + 86_399;
+        let last_s = Timestamp::MAX.unix_s() + 86_400;
         let unix_s = instant.unix_s().clamp(Timestamp::MIN.unix_s(), last_s);
         let utc = OffsetDateTime::from_unix_timestamp(unix_s).unwrap_or(OffsetDateTime::UNIX_EPOCH);
         let (year, month, day) = utc.to_calendar_date();
@@ -83,9 +83,9 @@ mod tests {
         check(1_835_395_199_000_000, "2028-02-28T23:59:59Z");
         check(1_835_395_200_000_000, "2028-02-29T00:00:00Z");
         check(i64::MIN, "0001-01-01T00:00:00Z");
-        check(i64::MAX, "9999-12-30T00:00:00Z");
+        check(i64::MAX, "9999-12-30T23:59:59Z");
         let beyond = Timestamp::from_unix_s(i64::MAX);
-        assert_eq!(format(beyond), "9999-12-30T23:59:59Z");
+        assert_eq!(format(beyond), "9999-12-31T23:59:59Z");
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod fault;
 mod front;
 pub mod instant;
 mod json;
+mod message;
 mod path;
 mod problem;
 mod ratelimit;

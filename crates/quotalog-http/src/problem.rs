@@ -17,6 +17,7 @@ use quotalog_ledger::LedgerError;
 use serde::{Serialize, Serializer};
 
 use crate::fault::{Code, Fault, Faults};
+use crate::message::MessageFault;
 use crate::path::PathFault;
 use crate::ratelimit;
 use crate::wire::QuotaBody;
@@ -51,7 +52,10 @@ impl Problem {
 
     /// The request comes without a valid token.
     pub(crate) fn unauthorized() -> Self {
-        Self::new(&types::UNAUTHORIZED, "A valid bearer token is required.")
+        Self::new(
+            &types::UNAUTHORIZED,
+            "Send a valid token as: Authorization: Bearer <token>.",
+        )
     }
 
     /// The token does not allow this. Always the same words, so that it tells of no user and no
@@ -67,7 +71,7 @@ impl Problem {
 
     /// The store holds no policy and no default that serves the request.
     pub(crate) fn no_policy() -> Self {
-        let detail = "There is no policy and no default that serves this.";
+        let detail = "No policy serves this user and resource; an admin sets one with PUT.";
         Self::new(&types::NOT_FOUND, detail).judged_by_store()
     }
 
@@ -207,6 +211,17 @@ impl IntoResponse for Problem {
         *response.status_mut() = self.kind.status;
         response.extensions_mut().insert(self);
         response
+    }
+}
+
+impl From<MessageFault> for Problem {
+    fn from(fault: MessageFault) -> Self {
+        Self::malformed(match fault {
+            MessageFault::Host => "HTTP/1.1 asks for one Host line.",
+            MessageFault::TransferEncoding => {
+                "The only Transfer-Encoding that is read is: chunked."
+            }
+        })
     }
 }
 

@@ -104,16 +104,6 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
 }
 
 async fn listen(address: &str) -> anyhow::Result<TcpListener> {
-    let has_port = address
-        .rsplit_once(':')
-        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
-    if !has_port {
-        let message = format!(
-            "--listen (QUOTALOG_LISTEN) is {address:?}: write an address and a port, such as \
-             127.0.0.1:8200"
-        );
-        return Err(Failure::error(Exit::Usage, message));
-    }
     TcpListener::bind(address).await.map_err(|error| {
         let message = format!(
             "cannot listen on {address:?}: {error}; choose another address with --listen \

@@ -93,6 +93,21 @@ impl Database {
     }
 }
 
+/// Checks the form of the address to listen on; whether it can be had shows when it is taken.
+pub(crate) fn listen(address: &str) -> anyhow::Result<String> {
+    let has_port = address
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    if has_port {
+        return Ok(address.to_owned());
+    }
+    let message = format!(
+        "--listen (QUOTALOG_LISTEN) is {address:?}: write an address and a port, such as \
+         127.0.0.1:8200"
+    );
+    Err(Failure::error(Exit::Usage, message))
+}
+
 /// Reads one duration setting.
 pub(crate) fn seconds(flag: &str, variable: &str, text: &str) -> anyhow::Result<Seconds> {
     text.parse().map_err(|error| {

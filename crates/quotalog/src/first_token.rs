@@ -74,6 +74,9 @@ fn write_private(path: &Path, token: &Token) -> io::Result<()> {
 
 /// Keeps a file of that name, which may hold the token of another store, under the next free number.
 fn set_aside(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
     if !path.try_exists()? {
         return Ok(());
     }

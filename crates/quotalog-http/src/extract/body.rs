@@ -51,7 +51,9 @@ impl Payload {
         match self.0.body() {
             TakenBody::Empty => Ok(Object::default()),
             TakenBody::Json(bytes) => Object::parse(bytes).map_err(|_malformed| {
-                Problem::malformed("The body is not a sound JSON object with each field once.")
+                Problem::malformed(
+                    "The body is not valid JSON, or not an object, or has a field twice.",
+                )
             }),
             TakenBody::NotJson => Err(Problem::unsupported_media_type()),
             TakenBody::TooLarge { .. } => Err(Problem::content_too_large()),

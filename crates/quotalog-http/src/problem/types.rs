@@ -48,8 +48,8 @@ pub(super) static MALFORMED_REQUEST: ProblemType = ProblemType {
     title: "The request cannot be read",
     registered_uri: None,
     explanation: "The path, a header field or the body is not well-formed: a broken percent sign, bytes \
-                  that are not UTF-8,\na body that is not a JSON object, or a field given twice.\n\
-                  Correct the request; the same one will fail again.",
+                  that are not UTF-8,\na body that is not a JSON object, a field given twice, or HTTP/1.1 without its \
+                  one Host line.\nCorrect the request; the same one will fail again.",
 };
 
 pub(super) static UNAUTHORIZED: ProblemType = ProblemType {
@@ -119,8 +119,8 @@ pub(super) static VALIDATION_FAILED: ProblemType = ProblemType {
     status: StatusCode::UNPROCESSABLE_ENTITY,
     title: "Some values are not valid",
     registered_uri: None,
-    explanation: "The request is well-formed, but some of its values are not valid; \"errors\" names each.\n\
-                  Correct them; the same request will fail again. Nothing was counted or changed.",
+    explanation: "The request is well-formed, but some of its values are not valid; \"errors\" names each.\nAn amount above the whole limit is among them (\"exceeds_limit\"): it \
+                  could never be granted.\nCorrect them; the same request will fail again. Nothing was counted or changed.",
 };
 
 pub(super) static IDEMPOTENCY_MISMATCH: ProblemType = ProblemType {

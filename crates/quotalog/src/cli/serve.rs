@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let database = Database::parse(&arguments.database.database)?;
     let token_file = arguments.token_file.clone();
     app::run(config::Serve {
-        listen: arguments.listen.clone(),
+        listen: config::listen(&arguments.listen)?,
         token_file: token_file.unwrap_or_else(|| database.token_file()),
         database,
         admin_token: config::admin_token()?,

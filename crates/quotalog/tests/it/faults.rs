@@ -281,7 +281,7 @@ async fn mixed_calls(server: &Server, client: usize) -> [BTreeMap<String, u64>; 
 }
 
 /// The library that gives a program another clock (libfaketime), where it is installed.
-fn other_clocks() -> Option<PathBuf> {
+pub(crate) fn other_clocks() -> Option<PathBuf> {
     let mut folders = vec![PathBuf::from("/usr/lib"), PathBuf::from("/usr/local/lib")];
     if let Ok(libraries) = std::fs::read_dir("/usr/lib") {
         folders.extend(libraries.filter_map(|entry| Some(entry.ok()?.path())));
@@ -293,7 +293,11 @@ fn other_clocks() -> Option<PathBuf> {
         .find(|library| library.is_file())
 }
 
-fn at_another_time<'a>(command: &'a mut Command, library: &Path, offset: &str) -> &'a mut Command {
+pub(crate) fn at_another_time<'a>(
+    command: &'a mut Command,
+    library: &Path,
+    offset: &str,
+) -> &'a mut Command {
     command
         .env("LD_PRELOAD", library)
         .env("FAKETIME", offset)

@@ -8,9 +8,10 @@ use hyper::{Method, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
+use crate::faults::{at_another_time, other_clocks};
 use crate::support::answer::Answer;
 use crate::support::raw::{RawAnswer, RawConnection, request};
-use crate::support::server::{ADMIN, Server, Site};
+use crate::support::server::{ADMIN, Server, Site, skipped};
 
 const JSON: &str = "Content-Type: application/json\r\n";
 const PAIR: &str = "/quotas/u/r";
@@ -396,6 +397,75 @@ async fn a_request_with_two_lengths_is_not_read_as_two_requests() {
         "{answers:?}"
     );
     unharmed(&server, &site, "bob").await;
+}
+
+#[tokio::test]
+async fn a_message_that_could_be_read_in_two_ways_is_malformed_whatever_its_route() {
+    let site = Site::new();
+    let server = server(&site).await;
+    let authorization = format!("Authorization: Bearer {ADMIN}\r\n");
+    for target in [
+        format!("POST {CONSUME}"),
+        "DELETE /healthz".to_owned(),
+        "GET /nowhere".to_owned(),
+        format!("POST http://localhost{CONSUME}"),
+    ] {
+        for (lines, body) in [
+            ("", ""),
+            ("Host: localhost\r\nHost: localhost\r\n", ""),
+            ("Host: localhost\r\nHost: elsewhere\r\n", ""),
+            (
+                "Host: a\r\nTransfer-Encoding: gzip, chunked\r\n",
+                "0\r\n\r\n",
+            ),
+            (
+                "Host: a\r\nTransfer-Encoding: chunked, chunked\r\n",
+                "0\r\n\r\n",
+            ),
+            (
+                "Host: a\r\nTransfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n",
+                "0\r\n\r\n",
+            ),
+        ] {
+            let mut connection = RawConnection::open(server.address);
+            connection.send(format!(
+                "{target} HTTP/1.1\r\n{authorization}{lines}\r\n{body}"
+            ));
+            let answer = connection.read().unwrap().is(400);
+            assert_eq!(answer.json()["type"], "/problems/malformed-request");
+            assert!(answer.field("x-request-id").is_some());
+            assert_eq!(answer.field("connection"), Some("close"));
+            connection.is_closed();
+        }
+    }
+    unharmed(&server, &site, "u").await;
+}
+
+#[tokio::test]
+async fn a_clock_that_http_dates_were_not_made_for_harms_no_connection() {
+    let Some(library) = other_clocks() else {
+        return skipped("there is no libfaketime (package faketime)");
+    };
+    for (offset, century) in [("-30000d", "19"), ("-150000d", "16"), ("+3000000d", "99")] {
+        let site = Site::new();
+        // The file's own making is another matter.
+        site.serve().stop();
+        let server = site.serve_with(|command| at_another_time(command, &library, offset));
+        server.set(PAIR, "daily", 5).await;
+        server.call(Method::GET, "/readyz", "").await.is(200);
+        let mut connection = RawConnection::open(server.address);
+        for usage in 1..=5 {
+            connection.send(request("POST", CONSUME, ADMIN, ""));
+            let answer = connection.read().unwrap().is(200);
+            assert_eq!(answer.field("date").unwrap().len(), 29);
+            let quota = answer.json();
+            assert_eq!(quota["usage"], usage);
+            let window_start = quota["window_start"].as_str().unwrap();
+            assert!(window_start.starts_with(century), "{window_start}");
+        }
+        assert!(!site.log().contains("panicked"), "{}", site.log());
+        assert_eq!(server.stop().code(), Some(0));
+    }
 }
 
 #[tokio::test]

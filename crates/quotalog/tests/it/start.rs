@@ -29,7 +29,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 fn tokens(site: &Site) -> i64 {
-    read_number(&site.database(), "SELECT count(*) FROM api_tokens")
+    read_number(&site.database(), "SELECT count(*) FROM quotalog_tokens")
 }
 
 #[tokio::test]
@@ -94,7 +94,8 @@ async fn a_start_without_a_valid_admin_token_makes_one() {
 
     // Expired.
     let database = Database::open(site.database()).unwrap();
-    let expire = "UPDATE api_tokens SET expires_at = '2020-01-01 00:00:00' WHERE role = 'admin'";
+    let expire =
+        "UPDATE quotalog_tokens SET expires_at = '2020-01-01 00:00:00' WHERE role = 'admin'";
     database.execute(expire, []).unwrap();
     drop(database);
     let (server, third) = start();
@@ -316,7 +317,7 @@ fn a_port_in_use_is_named() {
         line.contains(&address) && line.contains("--listen (QUOTALOG_LISTEN)"),
         "{line}"
     );
-    assert!(!site.database().exists());
+    assert_eq!(tokens(&site), 0);
 }
 
 /// The start is refused with one line that names the flag and the file, and the exit code.

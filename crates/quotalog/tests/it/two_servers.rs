@@ -253,7 +253,7 @@ async fn eight_servers_that_start_at_once_on_a_new_file_make_one_token() {
         .into_iter()
         .map(|starting| starting.join().unwrap())
         .collect();
-    let admins = "SELECT count(*) FROM api_tokens WHERE role = 'admin'";
+    let admins = "SELECT count(*) FROM quotalog_tokens WHERE role = 'admin'";
     assert_eq!(read_number(&site.database(), admins), 1);
     let token = std::fs::read_to_string(site.folder.path().join("admin-token")).unwrap();
     let log = site.log();

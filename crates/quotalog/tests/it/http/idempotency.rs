@@ -13,7 +13,7 @@ use crate::support::app::TestApp;
 
 const CONSUME: &str = "/quotas/u/r/consume";
 const RESET: &str = "/quotas/u/r/reset";
-const KEPT: &str = "SELECT count(*) FROM idempotency_keys";
+const KEPT: &str = "SELECT count(*) FROM quotalog_idempotency_keys";
 
 /// Checks that `again` is the kept answer `first`, to the byte.
 #[track_caller]

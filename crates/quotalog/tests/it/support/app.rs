@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::request;
+use axum::http::{HeaderValue, request};
 use hyper::{Method, Request};
 use quotalog_auth::{Caller, Credential, Role, Token, TokenId};
 use quotalog_domain::{Command, Limit, Operation, Resource, Timestamp, UserId, Window};
@@ -189,8 +189,10 @@ impl TestApp {
         self.token(Role::User(UserId::try_from(id).unwrap())).await
     }
 
-    /// Sends any request.
-    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+    /// Sends any request, with a `Host` as every client sends one.
+    pub(crate) async fn send(&self, mut request: Request<Body>) -> Answer {
+        let host = HeaderValue::from_static("localhost");
+        request.headers_mut().entry("host").or_insert(host);
         let response = self.router.clone().oneshot(request).await.unwrap();
         Answer::read(response).await.unwrap()
     }
