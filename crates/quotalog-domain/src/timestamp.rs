@@ -13,9 +13,9 @@ const US_PER_S: i64 = 1_000_000;
 impl Timestamp {
     /// 0001-01-01T00:00:00Z.
     pub const MIN: Self = Self::from_unix_s(-62_135_596_800);
-    /// 9999-12-30T00:00:00Z: a day before the end, so that the end of every window can be written
+    /// 9999-12-30T23:59:59Z: a day before the end, so that the end of every window can be written
     /// with a four-digit year.
-    pub const MAX: Self = Self::from_unix_s(253_402_128_000);
+    pub const MAX: Self = Self::from_unix_s(253_402_214_399);
 
     /// The instant `unix_us` microseconds after 1970-01-01T00:00:00Z, moved into
     /// [`Timestamp::MIN`]`..=`[`Timestamp::MAX`] where a broken clock lies outside.
@@ -102,7 +102,7 @@ mod tests {
         check(0, 1_000_001, 2);
         check(0, 0, 0);
         check(1, 0, 0);
-        check(i64::MIN, i64::MAX, 315_537_724_800);
+        check(i64::MIN, i64::MAX, 315_537_811_199);
     }
 
     #[test]

@@ -30,16 +30,16 @@ pub(crate) const INSERT_USAGE: &str = "INSERT INTO quota_usage \
      (user_id, resource, window_start, usage, created_at, updated_at) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT(user_id, resource, window_start) DO UPDATE SET \
      usage = excluded.usage, created_at = excluded.created_at, updated_at = excluded.updated_at";
-const ANY_DEFAULT: &str = "SELECT 1 FROM quota_defaults LIMIT 1";
-const SAVE_DEFAULT: &str = "INSERT INTO quota_defaults \
+const ANY_DEFAULT: &str = "SELECT 1 FROM quotalog_defaults LIMIT 1";
+const SAVE_DEFAULT: &str = "INSERT INTO quotalog_defaults \
      (resource, window, limit_count, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5) \
      ON CONFLICT(resource) DO UPDATE SET window = excluded.window, \
      limit_count = excluded.limit_count, created_at = excluded.created_at, \
      updated_at = excluded.updated_at";
-const DELETE_DEFAULT: &str = "DELETE FROM quota_defaults WHERE resource = ?1";
-const FIND_KEPT: &str = "SELECT kept FROM idempotency_keys WHERE user_id = ?1 AND resource = ?2 \
+const DELETE_DEFAULT: &str = "DELETE FROM quotalog_defaults WHERE resource = ?1";
+const FIND_KEPT: &str = "SELECT kept FROM quotalog_idempotency_keys WHERE user_id = ?1 AND resource = ?2 \
      AND operation = ?3 AND caller = ?4 AND key = ?5 AND kept_at >= ?6";
-const SAVE_KEPT: &str = "INSERT INTO idempotency_keys \
+const SAVE_KEPT: &str = "INSERT INTO quotalog_idempotency_keys \
      (user_id, resource, operation, caller, key, kept_at, kept) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
      ON CONFLICT(user_id, resource, operation, caller, key) DO UPDATE SET \
@@ -216,7 +216,7 @@ fn save_pairs(tx: &Tx<'_>, state: &State, row_ids: &RowIds) -> Result<()> {
 fn save_policy(tx: &Tx<'_>, pair: &Pair, policy: Option<&Policy>) -> Result<()> {
     let (user_id, resource) = (pair.user_id.as_str(), pair.resource.as_str());
     if let Some(policy) = policy {
-        tx.connection.prepare_cached(SAVE_POLICY)?.execute((
+        let saved = tx.connection.prepare_cached(SAVE_POLICY)?.execute((
             user_id,
             resource,
             policy.window.as_str(),
@@ -224,6 +224,7 @@ fn save_policy(tx: &Tx<'_>, pair: &Pair, policy: Option<&Policy>) -> Result<()> 
             instant::to_text(policy.created_at),
             instant::to_text(policy.updated_at),
         ))?;
+        must_be_one(saved)?;
     } else {
         tx.connection
             .prepare_cached(DELETE_POLICY)?
@@ -328,8 +329,7 @@ impl<'c> UsageWriter<'c> {
         if let Some(row_id) = row_id {
             self.update.raw_bind_parameter(1, row_id)?;
             self.update.raw_bind_parameter(2, usage)?;
-            self.update.raw_execute()?;
-            return Ok(());
+            return must_be_one(self.update.raw_execute()?);
         }
         let shared = self
             .starts
@@ -338,9 +338,18 @@ impl<'c> UsageWriter<'c> {
         let own = shared.is_none().then(|| instant::to_text(row.window_start));
         let window_start = shared.map(|(_, text)| text).or(own.as_ref());
         let (user_id, resource) = (pair.user_id.as_str(), pair.resource.as_str());
-        self.insert
-            .execute((user_id, resource, window_start, usage, &self.now))?;
-        Ok(())
+        must_be_one(
+            self.insert
+                .execute((user_id, resource, window_start, usage, &self.now))?,
+        )
+    }
+}
+
+/// What was not written was not counted, whatever of another program's schema kept it from being written.
+fn must_be_one(rows: usize) -> Result<()> {
+    match rows {
+        1 => Ok(()),
+        _ => Err(rusqlite::Error::StatementChangedRows(rows)),
     }
 }
 

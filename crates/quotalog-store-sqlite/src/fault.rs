@@ -16,6 +16,8 @@ pub(crate) enum Fault {
     OutcomeMissing,
     #[error("the connection could not be opened again")]
     NotReopened,
+    #[error("the database file was deleted, replaced or emptied")]
+    FileGone,
 }
 
 impl Fault {

@@ -3,9 +3,13 @@
 use quotalog_domain::Timestamp;
 use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time};
 
+/// 9999-12-31 23:59:59, the last instant that can be written. It lies beyond [`Timestamp::MAX`], so that
+/// the end of every window has a text of its own.
+const LAST: Timestamp = Timestamp::from_unix_s(253_402_300_799);
+
 /// The text of an instant, without its part of a second.
 pub(crate) fn to_text(instant: Timestamp) -> String {
-    let instant = instant.clamp(Timestamp::MIN, Timestamp::MAX);
+    let instant = instant.clamp(Timestamp::MIN, LAST);
     let at =
         OffsetDateTime::from_unix_timestamp(instant.unix_s()).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     format!(
@@ -51,6 +55,8 @@ fn two_digits(tens: u8, ones: u8) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
+    use quotalog_domain::Window;
+
     use super::*;
 
     #[test]
@@ -65,7 +71,7 @@ mod tests {
         check(1_796_061_600, "2026-11-30 18:00:00");
         check(1_835_395_200, "2028-02-29 00:00:00");
         check(Timestamp::MIN.unix_s(), "0001-01-01 00:00:00");
-        check(Timestamp::MAX.unix_s(), "9999-12-30 00:00:00");
+        check(Timestamp::MAX.unix_s(), "9999-12-30 23:59:59");
     }
 
     #[test]
@@ -81,8 +87,10 @@ mod tests {
         );
         assert_eq!(
             to_text(Timestamp::from_unix_s(i64::MAX)),
-            "9999-12-30 00:00:00"
+            "9999-12-31 23:59:59"
         );
+        let last_day = Window::Daily.span_at(Timestamp::MAX);
+        assert_eq!(to_text(last_day.reset_at), "9999-12-31 00:00:00");
     }
 
     #[test]

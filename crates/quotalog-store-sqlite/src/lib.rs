@@ -4,6 +4,7 @@
 //! remembered between transactions: the file is the authority. No caller ever sees SQL.
 
 mod batch;
+mod believed;
 mod connection;
 mod error;
 mod fault;
@@ -13,11 +14,13 @@ mod list;
 mod passed_over;
 mod place;
 mod ports;
+mod presence;
 mod prune;
 mod quota;
 mod reader;
 mod row;
 mod schema;
+mod shape;
 mod store;
 mod token;
 mod turnstile;

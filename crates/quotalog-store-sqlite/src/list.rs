@@ -14,7 +14,7 @@ use crate::tx::Tx;
 const USER_RESOURCES: &str = "\
     SELECT id, resource FROM quota_policies WHERE user_id = ?1 AND resource > ?2 \
     UNION ALL \
-    SELECT id, resource FROM quota_defaults AS defaults WHERE resource > ?2 \
+    SELECT id, resource FROM quotalog_defaults AS defaults WHERE resource > ?2 \
      AND EXISTS (SELECT 1 FROM quota_usage AS counted \
       WHERE counted.user_id = ?1 AND counted.resource = defaults.resource) \
      AND NOT EXISTS (SELECT 1 FROM quota_policies AS own \
@@ -22,7 +22,7 @@ const USER_RESOURCES: &str = "\
     ORDER BY 2";
 const COUNTED: &str = "SELECT 1 FROM quota_usage WHERE user_id = ?1 AND resource = ?2 LIMIT 1";
 const TOKENS: &str = "SELECT place, id, role, user_id, name, created_at, expires_at \
-     FROM api_tokens WHERE place > ?1 ORDER BY place";
+     FROM quotalog_tokens WHERE place > ?1 ORDER BY place";
 
 /// The user's policies, and the pairs that were counted under a default, by resource.
 pub(crate) fn user_quotas(
@@ -71,7 +71,7 @@ pub(crate) fn tokens(
     let mut entries: Vec<TokenRecord> = Vec::new();
     let mut last = None;
     while let Some(row) = rows.next()? {
-        let Some(token) = held(tx, "api_tokens", row, |row| row::token(row, 1))? else {
+        let Some(token) = held(tx, "quotalog_tokens", row, |row| row::token(row, 1))? else {
             continue;
         };
         if entries.len() == page.len_max {

@@ -8,7 +8,7 @@ use quotalog_ledger::store::{
 };
 
 use crate::fault::before_commit;
-use crate::quota::Pairs;
+use crate::quota::{self, Pairs};
 use crate::store::SqliteStore;
 use crate::tx::Tx;
 use crate::{batch, list, prune, token};
@@ -55,7 +55,14 @@ impl Read for SqliteStore {
     }
 
     fn ping(&self) -> StoreFuture<'_, ()> {
-        self.read(|tx| token::generation(tx.connection).map(drop))
+        Box::pin(async {
+            self.check_presence()?;
+            self.read(|tx| {
+                token::generation(tx.connection)?;
+                quota::probe(tx.connection)
+            })
+            .await
+        })
     }
 }
 

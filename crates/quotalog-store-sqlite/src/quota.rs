@@ -1,7 +1,7 @@
 //! Reading what belongs to one pair: its policy, or its resource's default, and its usage of today.
 
 use quotalog_domain::{Pair, Policy, Quota, Resource, Source, Timestamp, Usage, Window};
-use rusqlite::{CachedStatement, Connection, Result, Row};
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Result, Row};
 
 use crate::instant;
 use crate::row::{self, Unfit};
@@ -12,7 +12,12 @@ pub(crate) const FIND_POLICY: &str = "SELECT id, window, limit_count, created_at
 pub(crate) const FIND_USAGE: &str = "SELECT id, window_start, usage FROM quota_usage \
      WHERE user_id = ?1 AND resource = ?2 AND window_start >= ?3 AND window_start < ?4";
 pub(crate) const FIND_DEFAULT: &str = "SELECT id, window, limit_count, created_at, updated_at \
-     FROM quota_defaults WHERE resource = ?1";
+     FROM quotalog_defaults WHERE resource = ?1";
+
+const PROBES: [&str; 2] = [
+    "SELECT user_id, resource, window, limit_count, created_at, updated_at FROM quota_policies LIMIT 1",
+    "SELECT user_id, resource, window_start, usage, updated_at FROM quota_usage LIMIT 1",
+];
 
 /// The statements that read one pair after another.
 pub(crate) struct Pairs<'c> {
@@ -87,9 +92,18 @@ pub(crate) fn default_of(tx: &Tx<'_>, resource: &Resource) -> Result<Option<Poli
     let mut find = tx.connection.prepare_cached(FIND_DEFAULT)?;
     let mut rows = find.query([resource.as_str()])?;
     match rows.next()? {
-        Some(row) => held(tx, "quota_defaults", row, |row| row::policy(row, 1)),
+        Some(row) => held(tx, "quotalog_defaults", row, |row| row::policy(row, 1)),
         None => Ok(None),
     }
+}
+
+/// Reads a row of each table that every request needs.
+pub(crate) fn probe(connection: &Connection) -> Result<()> {
+    for sql in PROBES {
+        let mut probe = connection.prepare_cached(sql)?;
+        probe.query_row([], |_| Ok(())).optional()?;
+    }
+    Ok(())
 }
 
 fn bind_pair(statement: &mut CachedStatement<'_>, pair: &Pair) -> Result<()> {

@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use quotalog_domain::Timestamp;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, Result};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::turnstile::{TurnError, Turnstile};
-use crate::{OpenError, batch, connection, place, quota, row};
+use crate::{OpenError, batch, believed, connection, place, quota, row, shape};
 
 // This makes the module `migrations`.
 refinery::embed_migrations!("migrations");
@@ -22,6 +23,7 @@ const TURN_WAIT: Duration = Duration::from_secs(30);
 pub(crate) fn prepare(
     path: &Path,
     turnstile: &Turnstile,
+    now: Timestamp,
 ) -> std::result::Result<Connection, OpenError> {
     let _turn = turnstile
         .enter(Instant::now() + TURN_WAIT)
@@ -53,8 +55,12 @@ pub(crate) fn prepare(
     if has_history {
         check_history(path, &connection)?;
     }
+    // What is there is looked at before anything is added, and what was made is held to the same.
+    shape::check(path, &connection)?;
     migrate(path, &mut connection)?;
-    check_tables(path, &connection)?;
+    shape::check(path, &connection)?;
+    check_statements(path, &connection)?;
+    believed::begin(&connection, now).map_err(refused)?;
     if adopted {
         report_adoption(&connection).map_err(refused)?;
     }
@@ -145,17 +151,23 @@ fn migrate(path: &Path, connection: &mut Connection) -> std::result::Result<(), 
             | refinery::error::Kind::RepeatedVersion(_)
             | refinery::error::Kind::InvalidMigrationPath(..)
             | refinery::error::Kind::InvalidMigrationFile(..)
-            | refinery::error::Kind::ConfigError(_)
-            | refinery::error::Kind::Connection(..) => OpenError::Sqlite {
+            | refinery::error::Kind::ConfigError(_) => OpenError::Sqlite {
                 path: path.to_owned(),
                 cause: Box::new(error),
+            },
+            refinery::error::Kind::Connection(_, cause) => OpenError::Sqlite {
+                path: path.to_owned(),
+                cause: match cause.downcast_ref() {
+                    Some(error) => without_sql(error).into(),
+                    None => Box::new(error),
+                },
             },
         }),
     }
 }
 
-/// Tables of these names but another shape would fail every request; better now.
-fn check_tables(path: &Path, connection: &Connection) -> std::result::Result<(), OpenError> {
+/// A statement that cannot be prepared would fail every request; better now.
+fn check_statements(path: &Path, connection: &Connection) -> std::result::Result<(), OpenError> {
     let statements = [
         quota::FIND_POLICY,
         quota::FIND_USAGE,
@@ -165,18 +177,22 @@ fn check_tables(path: &Path, connection: &Connection) -> std::result::Result<(),
     ];
     for sql in statements {
         if let Err(error) = connection.prepare_cached(sql) {
-            let cause = if let rusqlite::Error::SqlInputError { msg, .. } = error {
-                msg
-            } else {
-                error.to_string()
-            };
             return Err(OpenError::ForeignSchema {
                 path: path.to_owned(),
-                cause,
+                cause: without_sql(&error),
             });
         }
     }
     Ok(())
+}
+
+/// What SQLite said, on one line: its text for a statement repeats the statement.
+fn without_sql(error: &rusqlite::Error) -> String {
+    if let rusqlite::Error::SqlInputError { msg, .. } = error {
+        msg.clone()
+    } else {
+        error.to_string()
+    }
 }
 
 /// Counts, once, the rows of another program that will be passed over.

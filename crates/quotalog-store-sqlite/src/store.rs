@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::fault::{self, Fault, before_commit};
 use crate::passed_over::PassedOver;
+use crate::presence::Presence;
 use crate::reader::{ReadJob, Reader, Soundness};
 use crate::tx::Tx;
 use crate::writer::{Message, WriteJob, Writer};
@@ -47,6 +48,7 @@ struct Inner {
     readers: Sender<Message<ReadJob>>,
     threads: Mutex<Threads>,
     retention: Retention,
+    presence: Arc<Presence>,
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +66,8 @@ impl SqliteStore {
         let path = place::locate(&config.path)?;
         let turnstile = place::open_turnstile(&path)?;
         let passed_over = Arc::new(PassedOver::default());
-        let writing = schema::prepare(&path, &turnstile)?;
+        let writing = schema::prepare(&path, &turnstile, clock.now())?;
+        let presence = Arc::new(Presence::of(path.clone())?);
 
         let (reads, read_jobs) = bounded(READS_QUEUED_MAX);
         let (writes, write_jobs) = bounded(WRITES_QUEUED_MAX);
@@ -85,6 +88,7 @@ impl SqliteStore {
         let writer = Writer {
             connection: writing,
             path,
+            presence: Arc::clone(&presence),
             turnstile,
             clock,
             passed_over,
@@ -100,6 +104,7 @@ impl SqliteStore {
                 usage_s: 0,
                 idempotency_s: config.idempotency_retention_s,
             },
+            presence,
         })))
     }
 
@@ -127,6 +132,11 @@ impl SqliteStore {
     /// How long answers are kept.
     pub(crate) fn retention(&self) -> Retention {
         self.0.retention
+    }
+
+    /// Whether the database's path still leads to the file that was opened.
+    pub(crate) fn check_presence(&self) -> Result<(), StoreError> {
+        self.0.presence.check()
     }
 
     /// Has the writer do `work` in a transaction of its own.

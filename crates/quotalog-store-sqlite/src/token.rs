@@ -11,16 +11,16 @@ use crate::quota::held;
 use crate::row;
 use crate::tx::Tx;
 
-const GENERATION: &str = "SELECT generation FROM token_generation WHERE id = 1";
-const BUMP: &str = "UPDATE token_generation SET generation = generation + 1 WHERE id = 1";
-const EXISTS: &str = "SELECT 1 FROM api_tokens WHERE id = ?1";
+const GENERATION: &str = "SELECT generation FROM quotalog_token_generation WHERE id = 1";
+const BUMP: &str = "UPDATE quotalog_token_generation SET generation = generation + 1 WHERE id = 1";
+const EXISTS: &str = "SELECT 1 FROM quotalog_tokens WHERE id = ?1";
 const FIND: &str = "SELECT place, id, role, user_id, name, created_at, expires_at \
-     FROM api_tokens WHERE hash = ?1";
+     FROM quotalog_tokens WHERE hash = ?1";
 const ADMINS: &str = "SELECT place, id, role, user_id, name, created_at, expires_at \
-     FROM api_tokens WHERE role = 'admin'";
-const INSERT: &str = "INSERT INTO api_tokens \
+     FROM quotalog_tokens WHERE role = 'admin'";
+const INSERT: &str = "INSERT INTO quotalog_tokens \
      (id, hash, role, user_id, name, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-const DELETE: &str = "DELETE FROM api_tokens WHERE id = ?1";
+const DELETE: &str = "DELETE FROM quotalog_tokens WHERE id = ?1";
 
 /// The state of the tokens, as this transaction sees it.
 pub(crate) fn generation(connection: &Connection) -> Result<Generation> {
@@ -54,7 +54,7 @@ pub(crate) fn caller(tx: &Tx<'_>, hash: &TokenHash) -> Result<Option<Caller>> {
     let mut find = tx.connection.prepare_cached(FIND)?;
     let mut rows = find.query([hash.as_bytes()])?;
     let token = match rows.next()? {
-        Some(row) => held(tx, "api_tokens", row, |row| row::token(row, 1))?,
+        Some(row) => held(tx, "quotalog_tokens", row, |row| row::token(row, 1))?,
         None => None,
     };
     Ok(token
@@ -67,7 +67,7 @@ pub(crate) fn has_valid_admin(tx: &Tx<'_>) -> Result<bool> {
     let mut admins = tx.connection.prepare_cached(ADMINS)?;
     let mut rows = admins.query([])?;
     while let Some(row) = rows.next()? {
-        let token = held(tx, "api_tokens", row, |row| row::token(row, 1))?;
+        let token = held(tx, "quotalog_tokens", row, |row| row::token(row, 1))?;
         if token.is_some_and(|token| !token.expired_at(tx.now)) {
             return Ok(true);
         }

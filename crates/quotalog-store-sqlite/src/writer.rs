@@ -13,6 +13,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use crate::connection;
 use crate::fault::{self, Fault, at_commit, before_commit};
 use crate::passed_over::PassedOver;
+use crate::presence::Presence;
 use crate::turnstile::Turnstile;
 use crate::tx::Tx;
 
@@ -36,6 +37,7 @@ pub(crate) type WriteJob = Box<dyn FnOnce(&mut Writer) + Send>;
 pub(crate) struct Writer {
     pub(crate) connection: Connection,
     pub(crate) path: PathBuf,
+    pub(crate) presence: Arc<Presence>,
     pub(crate) turnstile: Turnstile,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) passed_over: Arc<PassedOver>,
@@ -60,6 +62,7 @@ impl Writer {
         &mut self,
         work: impl FnOnce(&Tx<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        self.presence.check()?;
         self.mend()?;
         let result =
             catch_unwind(AssertUnwindSafe(|| self.attempt(work))).unwrap_or_else(|panic| {

@@ -5,11 +5,16 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use quotalog_auth::{Credential, Role, Token};
-use quotalog_domain::{CallerId, Command, IdempotencyKey, Operation, Refusal, Window};
-use quotalog_ledger::store::{Administer as _, Batch, Commit as _, StoreError, Submission};
-use quotalog_testkit::conformance::{consume, pair};
+use quotalog_domain::{CallerId, Command, IdempotencyKey, Operation, Refusal, Timestamp, Window};
+use quotalog_ledger::store::{
+    Administer as _, Batch, Commit as _, Read as _, StoreError, Submission,
+};
+use quotalog_store_sqlite::SqliteStore;
+use quotalog_testkit::ManualClock;
+use quotalog_testkit::conformance::{Desk, consume, pair};
 
 use support::TempDatabase;
 
@@ -84,7 +89,7 @@ async fn a_panic_ends_nothing_but_its_batch() {
     let publish = Box::new(|| panic!("while publishing"));
     let failed = desk.store.create_first_admin_token(new, publish).await;
     assert!(matches!(failed, Err(StoreError::Internal(_))), "{failed:?}");
-    let caller = quotalog_ledger::store::Read::authenticate(&desk.store, token.hash());
+    let caller = desk.store.authenticate(token.hash());
     assert_eq!(caller.await.unwrap(), None);
     assert!(desk.consume(pair("u", "r"), 2).await.is_ok());
     assert_eq!(other.usage(pair("u", "r")).await, 5);
@@ -160,7 +165,7 @@ async fn what_changes_nothing_leaves_no_row() {
     assert!(desk.operate(reset).await.is_ok());
     assert_eq!(desk.commit(Vec::new()).await, []);
     assert_eq!(database.rows("quota_usage"), 0);
-    assert_eq!(database.rows("idempotency_keys"), 0);
+    assert_eq!(database.rows("quotalog_idempotency_keys"), 0);
 }
 
 #[tokio::test]
@@ -177,7 +182,7 @@ async fn a_damaged_kept_answer_fails_its_request_alone() {
         "kept = substr(kept, 1, 9)",
     ];
     for damage in damages {
-        let damage = format!("UPDATE idempotency_keys SET {damage} WHERE key = 'damaged'");
+        let damage = format!("UPDATE quotalog_idempotency_keys SET {damage} WHERE key = 'damaged'");
         assert_eq!(database.foreign().execute(&damage, []).unwrap(), 1);
         let outcomes = desk
             .commit(vec![consume(pair("u", "r"), 1), keyed("damaged")])
@@ -214,4 +219,102 @@ async fn the_log_stays_bounded() {
     let log = database.folder.path().join("quotalog.db-wal");
     let bytes = log.metadata().unwrap().len();
     assert!(bytes <= 64 * 1024 * 1024, "{bytes} bytes");
+}
+
+#[tokio::test]
+async fn the_last_days_of_the_calendar_hold_their_limits() {
+    // 9999-12-30 12:00, and the day after, which the domain shows as the end of the day before.
+    for noon_s in [253_402_171_200, 253_402_257_600] {
+        let noon = Timestamp::from_unix_us(noon_s * 1_000_000);
+        let database = TempDatabase::new(Arc::new(ManualClock::new(noon)));
+        let desk = database.desk();
+        for (resource, window) in [("h", Window::Hourly), ("d", Window::Daily)] {
+            desk.set(pair("u", resource), window, 2).await;
+            for _ in 0..2 {
+                assert!(desk.consume(pair("u", resource), 1).await.is_ok());
+            }
+            assert!(desk.consume(pair("u", resource), 1).await.is_err());
+            assert_eq!(desk.usage(pair("u", resource)).await, 2);
+        }
+    }
+}
+
+/// The path is looked at once a second, so the tests wait until it is seen, however long that takes.
+async fn until_unavailable(desk: &Desk<SqliteStore>) {
+    loop {
+        let batch = Batch::new(|| vec![submission(consume(pair("u", "r"), 1))]);
+        match desk.store.commit(batch).await {
+            Ok(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            Err(StoreError::Unavailable(cause)) => {
+                assert!(cause.to_string().contains("deleted, replaced or emptied"));
+                break;
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    let ping = desk.store.ping().await;
+    assert!(matches!(ping, Err(StoreError::Unavailable(_))), "{ping:?}");
+}
+
+#[tokio::test]
+async fn a_file_that_is_gone_takes_no_writes() {
+    let database = TempDatabase::at_start();
+    let desk = database.desk();
+    desk.set(pair("u", "r"), Window::Daily, 1_000_000).await;
+    let moved = database.folder.path().join("moved");
+    std::fs::rename(database.path(), &moved).unwrap();
+    until_unavailable(&desk).await;
+
+    // Another file in its place is not taken up; the same one is.
+    std::fs::write(database.path(), "another").unwrap();
+    until_unavailable(&desk).await;
+    std::fs::rename(&moved, database.path()).unwrap();
+    assert!(desk.consume(pair("u", "r"), 1).await.is_ok());
+    desk.store.ping().await.unwrap();
+
+    std::fs::remove_file(database.path()).unwrap();
+    until_unavailable(&desk).await;
+}
+
+#[tokio::test]
+async fn a_file_that_was_emptied_takes_no_writes() {
+    let database = TempDatabase::at_start();
+    let desk = database.desk();
+    desk.set(pair("u", "r"), Window::Daily, 1_000_000).await;
+    std::fs::write(database.path(), "").unwrap();
+    until_unavailable(&desk).await;
+    std::fs::write(database.path(), "more").unwrap();
+    until_unavailable(&desk).await;
+}
+
+#[tokio::test]
+async fn a_store_without_its_tables_is_not_ready() {
+    for table in ["quota_policies", "quota_usage"] {
+        let database = TempDatabase::at_start();
+        let desk = database.desk();
+        desk.store.ping().await.unwrap();
+        let drop = format!("DROP TABLE {table}");
+        database.foreign().execute_batch(&drop).unwrap();
+        assert!(desk.store.ping().await.is_err(), "{table}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_not_written_is_not_granted() {
+    for (table, change) in [("quota_usage", "INSERT"), ("quota_usage", "UPDATE")] {
+        let database = TempDatabase::at_start();
+        let desk = database.desk();
+        desk.set(pair("u", "r"), Window::Daily, 5).await;
+        if change == "UPDATE" {
+            assert!(desk.consume(pair("u", "r"), 1).await.is_ok());
+        }
+        // Another program may add this while the server runs.
+        let trigger = format!(
+            "CREATE TRIGGER swallow BEFORE {change} ON {table} BEGIN SELECT RAISE(IGNORE); END"
+        );
+        database.foreign().execute_batch(&trigger).unwrap();
+        let batch = Batch::new(|| vec![submission(consume(pair("u", "r"), 1))]);
+        let failed = desk.store.commit(batch).await;
+        assert!(matches!(failed, Err(StoreError::Internal(_))), "{failed:?}");
+    }
 }

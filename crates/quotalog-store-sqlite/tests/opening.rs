@@ -130,15 +130,124 @@ async fn a_default_steps_in_for_a_policy_that_is_passed_over() {
 
 #[test]
 fn tables_of_another_shape_are_refused() {
-    let database = TempDatabase::at_start();
-    let tables = "CREATE TABLE quota_policies (user_id TEXT, resource TEXT);";
-    database.foreign().execute_batch(tables).unwrap();
-    check_refused(database.path(), "no such column");
+    check_shape("TABLE quota_usage (", "TABLE elsewhere (", None);
+    let lacks_key = "has no unique index over";
+    check_shape(", UNIQUE(user_id, resource));", ");", Some(lacks_key));
+    let unique = ", UNIQUE(user_id, resource, window_start)";
+    check_shape(unique, "", Some(lacks_key));
+    let narrower = ", UNIQUE(user_id, resource)";
+    check_shape(unique, narrower, Some("has a further unique index"));
+    let both = ", UNIQUE(user_id), UNIQUE(user_id, resource, window_start)";
+    check_shape(unique, both, Some("has a further unique index"));
+    let renamed = ("limit_count INTEGER", "max_count INTEGER DEFAULT 1");
+    check_shape(renamed.0, renamed.1, Some("no such column: limit_count"));
+    let more = |column: &str| format!("usage INTEGER NOT NULL DEFAULT 0, {column}");
+    let usage = "usage INTEGER NOT NULL DEFAULT 0";
+    check_shape(usage, &more("note TEXT"), None);
+    check_shape(usage, &more("note TEXT NOT NULL DEFAULT ''"), None);
+    let twice = "twice INTEGER NOT NULL AS (usage * 2)";
+    check_shape(usage, &more(twice), None);
+    check_shape(
+        usage,
+        &more("note TEXT NOT NULL"),
+        Some("must be given: note"),
+    );
+    check_shape(usage, "usage INTEGER AS (1)", Some("computes its column"));
+    for kind in ["TEXT", "REAL"] {
+        let kind = format!("usage {kind}");
+        check_shape(
+            "usage INTEGER",
+            &kind,
+            Some("wrong type in its column usage"),
+        );
+    }
+    check_shape("usage INTEGER", "usage BIGINT", None);
+    let wrong_id = Some("wrong type in its column user_id");
+    check_shape("user_id TEXT", "user_id INTEGER", wrong_id);
+    check_shape("user_id TEXT", "user_id VARCHAR(255)", None);
+    let id = "id INTEGER PRIMARY KEY AUTOINCREMENT";
+    check_shape(id, "id INTEGER PRIMARY KEY", None);
+    let no_id = Some("has an id that is no INTEGER PRIMARY KEY");
+    for other in ["id INTEGER", "id TEXT PRIMARY KEY", "id INT PRIMARY KEY"] {
+        check_shape(id, other, no_id);
+    }
+    let refers = "user_id TEXT NOT NULL REFERENCES users(id) ON DELETE CASCADE";
+    check_shape(
+        "user_id TEXT NOT NULL",
+        refers,
+        Some("refers to another table"),
+    );
+    let without = (
+        "window_start));\n    PRAGMA",
+        "window_start)) WITHOUT ROWID;\n    PRAGMA",
+    );
+    let tables = FOREIGN_TABLES.replace(" AUTOINCREMENT", "");
+    let tables = tables.replace(without.0, without.1);
+    check_tables(&tables, Some("quota_usage is not an ordinary table"));
+    let view = "CREATE VIEW quota_policies AS SELECT 1 AS id;";
+    check_tables(view, Some("quota_policies is not an ordinary table"));
+    let trigger = "CREATE TRIGGER refill AFTER UPDATE ON quota_usage BEGIN SELECT 1; END;";
+    let tables = [FOREIGN_TABLES, trigger].concat();
+    check_tables(&tables, Some("quota_usage has a trigger"));
+}
 
+#[test]
+fn ids_that_would_not_compare_by_bytes_are_refused() {
+    let cases = Some("does not compare");
+    check_shape("user_id TEXT", "user_id TEXT COLLATE NOCASE", cases);
+    check_shape("resource TEXT", "resource TEXT COLLATE RTRIM", cases);
+    let folded = ", UNIQUE(user_id COLLATE NOCASE, resource)";
+    check_shape(", UNIQUE(user_id, resource)", folded, cases);
+    let binary = ", UNIQUE(user_id COLLATE BINARY, resource)";
+    check_shape(", UNIQUE(user_id, resource)", binary, None);
+    // The index is by bytes, and the comparison in a statement would not be.
+    let tables = FOREIGN_TABLES
+        .replace("user_id TEXT", "user_id TEXT COLLATE NOCASE")
+        .replace("UNIQUE(user_id", "UNIQUE(user_id COLLATE BINARY");
+    check_tables(&tables, cases);
+}
+
+#[tokio::test]
+async fn tables_named_like_anything_but_the_two_are_left_alone() {
     let database = TempDatabase::at_start();
-    let tables = FOREIGN_TABLES.replace(", UNIQUE(user_id, resource));", ");");
-    database.foreign().execute_batch(&tables).unwrap();
-    check_refused(database.path(), "ON CONFLICT");
+    let rows = "
+        CREATE TABLE api_tokens (anything TEXT); CREATE TABLE token_generation (anything TEXT);
+        CREATE TABLE quota_defaults (anything TEXT); CREATE TABLE idempotency_keys (anything TEXT);
+        CREATE INDEX quota_usage_by_window_start ON quota_usage(window_start);";
+    let desk = adopt(&database, rows);
+    desk.set(pair("u", "r"), Window::Hourly, 1).await;
+    assert!(desk.consume(pair("u", "r"), 1).await.is_ok());
+}
+
+#[test]
+fn a_table_of_our_own_names_is_refused_in_one_line() {
+    let database = TempDatabase::at_start();
+    let table = "CREATE TABLE quotalog_tokens (anything TEXT);";
+    database.foreign().execute_batch(table).unwrap();
+    check_refused(database.path(), "quotalog_tokens already exists");
+}
+
+/// Opens a file with the two tables, changed; `None`: it opens.
+#[track_caller]
+fn check_shape(from: &str, to: &str, refused: Option<&str>) {
+    assert!(FOREIGN_TABLES.contains(from), "{from}");
+    check_tables(&FOREIGN_TABLES.replace(from, to), refused);
+}
+
+#[track_caller]
+fn check_tables(tables: &str, refused: Option<&str>) {
+    let database = TempDatabase::at_start();
+    let made = database.foreign().execute_batch(tables);
+    made.expect("the tables are new");
+    match refused {
+        None => database.store().close(),
+        Some(part) => {
+            check_refused(database.path(), part);
+            let made = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'quotalog%'";
+            let made = database.foreign().query_row(made, [], |row| row.get(0));
+            assert_eq!(made, Ok(0_i64), "a file that is refused is left as it was");
+        }
+    }
 }
 
 #[test]

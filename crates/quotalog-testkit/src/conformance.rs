@@ -84,6 +84,8 @@ macro_rules! store_conformance {
             lists::a_pair_counted_under_a_default_is_listed,
             pruning::what_is_old_goes_step_by_step,
             pruning::what_is_in_retention_stays,
+            pruning::a_leap_of_the_clock_deletes_nothing_of_today,
+            pruning::a_leap_that_lasts_is_believed,
         }
     };
     (@cases $fresh:expr; $($area:ident :: $case:ident),+ $(,)?) => {

@@ -19,6 +19,15 @@ impl<S: Store> Desk<S> {
         let pruned = self.store.prune_step(RETENTION, rows_max).await;
         pruned.expect("the store answers")
     }
+
+    /// Lets hours pass as on a server, which looks at its clock again and again. A clock that leaps is
+    /// not believed at once.
+    async fn live_for_h(&self, clock: &ManualClock, hours: u32) {
+        for _ in 0..hours {
+            clock.advance_s(3_600);
+            assert_eq!(self.prune(0).await, 0);
+        }
+    }
 }
 
 /// Never more rows than asked for; 0 when none is left.
@@ -30,7 +39,7 @@ pub async fn what_is_old_goes_step_by_step(database: impl Database, clock: Arc<M
         assert!(desk.one(under_key(command, "k", "caller")).await.is_ok());
     }
     assert_eq!(desk.prune(100).await, 0);
-    clock.advance_s(3 * 86_400);
+    desk.live_for_h(&clock, 3 * 24).await;
     // Seven rows of usage and seven kept answers.
     let mut pruned = Vec::new();
     loop {
@@ -55,20 +64,63 @@ pub async fn what_is_in_retention_stays(database: impl Database, clock: Arc<Manu
     clock.advance_s(3_600);
     let key = || under_key(consume(pair("u", "r"), 2), "k", "caller");
     let kept = desk.one(key()).await;
-    clock.advance_s(86_400);
+    desk.live_for_h(&clock, 24).await;
     // The first hour is 25 hours old, the answer 24.
     assert_eq!(desk.prune(100).await, 0);
     let replayed = desk.one(key()).await.expect("it is kept");
     assert!(replayed.replayed);
     assert_eq!(replayed.answer, kept.expect("granted").answer);
 
-    clock.advance_s(23 * 3_600);
+    desk.live_for_h(&clock, 23).await;
     assert_eq!(desk.prune(100).await, 1, "the answer");
     clock.advance_s(1);
     assert_eq!(desk.prune(100).await, 1, "the first hour");
     clock.advance_s(-47 * 3_600);
     assert_eq!(desk.usage(pair("u", "r")).await, 2, "the second hour");
     clock.advance_s(10 * 86_400);
+    assert_eq!(desk.prune(100).await, 0, "a leap, not believed yet");
+    clock.advance_s(86_400);
     assert_eq!(desk.prune(100).await, 1, "the second hour");
     assert_eq!(quota_of(&desk.consume(pair("u", "r"), 5).await).usage, 5);
+}
+
+/// A leap that lasts is believed after a day.
+pub async fn a_leap_that_lasts_is_believed(database: impl Database, clock: Arc<ManualClock>) {
+    let desk = Desk::at(&database).await;
+    desk.set(pair("u", "r"), Window::Daily, 5).await;
+    assert!(desk.consume(pair("u", "r"), 5).await.is_ok());
+    clock.advance_s(100 * 86_400);
+    assert_eq!(desk.prune(100).await, 0);
+    clock.advance_s(86_400);
+    assert_eq!(desk.prune(100).await, 1);
+}
+
+/// A clock that is years ahead for a while, and then right again, leaves what belongs to today.
+pub async fn a_leap_of_the_clock_deletes_nothing_of_today(
+    database: impl Database,
+    clock: Arc<ManualClock>,
+) {
+    let desk = Desk::at(&database).await;
+    desk.set(pair("u", "r"), Window::Daily, 5).await;
+    let key = || under_key(consume(pair("u", "r"), 5), "k", "caller");
+    assert!(desk.one(key()).await.is_ok());
+    assert_eq!(desk.prune(100).await, 0);
+
+    let twelve_years_s = 12 * 366 * 86_400;
+    clock.advance_s(twelve_years_s);
+    for _ in 0..3 {
+        assert_eq!(desk.prune(100).await, 0);
+        clock.advance_s(600);
+    }
+    assert!(desk.consume(pair("u", "r"), 1).await.is_ok(), "a later day");
+    assert_eq!(desk.prune(100).await, 0);
+    database.close(desk.store).await;
+    let desk = Desk::at(&database).await;
+    assert_eq!(desk.prune(100).await, 0);
+
+    clock.advance_s(-twelve_years_s - 3 * 600);
+    assert_eq!(desk.prune(100).await, 0);
+    assert_eq!(desk.usage(pair("u", "r")).await, 5);
+    assert!(desk.one(key()).await.expect("it is kept").replayed);
+    assert!(desk.consume(pair("u", "r"), 1).await.is_err());
 }
