@@ -42,9 +42,9 @@ pub trait Database: Send + Sync + 'static {
 
 /// Makes a test of each case.
 ///
-/// It takes an async function that makes a fresh [`Database`](crate::conformance::Database) whose stores
+/// It takes an async function that makes a fresh [`Database`] whose stores
 /// go by the given `Arc<ManualClock>` and keep answers for
-/// [`IDEMPOTENCY_RETENTION_S`](crate::conformance::IDEMPOTENCY_RETENTION_S); `None`, if there is no server
+/// [`IDEMPOTENCY_RETENTION_S`]; `None`, if there is no server
 /// to make one on.
 #[macro_export]
 macro_rules! store_conformance {
