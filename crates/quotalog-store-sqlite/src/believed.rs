@@ -25,6 +25,7 @@ const DOUBT_S: i64 = 86_400;
 const BEGIN: &str = "INSERT OR IGNORE INTO quotalog_clock (id, seen_at) VALUES (1, ?1)";
 const FIND: &str = "SELECT seen_at, leapt_at FROM quotalog_clock WHERE id = 1";
 const SAVE: &str = "UPDATE quotalog_clock SET seen_at = ?1, leapt_at = ?2 WHERE id = 1";
+
 /// In a file that has none yet, belief begins at the clock.
 pub(crate) fn begin(connection: &Connection, now: Timestamp) -> Result<()> {
     connection.execute(BEGIN, [instant::to_text(now)])?;

@@ -6,6 +6,7 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use quotalog_auth::{Action, Caller, Token};
+use quotalog_domain::{Command, IdempotencyKey, Operation};
 
 use crate::exchange::Exchange;
 use crate::problem::Problem;
@@ -21,6 +22,14 @@ impl Authenticated {
             Ok(())
         } else {
             Err(Problem::forbidden())
+        }
+    }
+
+    /// A command of this caller, kept under `key` if the request has one.
+    pub(crate) fn command(&self, operation: Operation, key: Option<IdempotencyKey>) -> Command {
+        Command {
+            operation,
+            key: key.map(|key| (key, self.0.id())),
         }
     }
 

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use quotalog_auth::Action;
-use quotalog_domain::{Command, Operation};
+use quotalog_domain::Operation;
 
 use crate::answer;
 use crate::extract::bearer::Authenticated;
@@ -34,10 +34,6 @@ pub(crate) async fn consume(
         return Err(faults.into());
     };
 
-    let operation = Operation::Consume { pair, amount };
-    let command = Command {
-        operation,
-        key: key.map(|key| (key, caller.caller().id())),
-    };
+    let command = caller.command(Operation::Consume { pair, amount }, key);
     answer::usage_changed(app.ledger.submit(caller.caller(), command).await?)
 }

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use quotalog_auth::Action;
-use quotalog_domain::{Command, Operation};
+use quotalog_domain::Operation;
 
 use crate::answer;
 use crate::extract::bearer::Authenticated;
@@ -33,9 +33,6 @@ pub(crate) async fn reset(
         return Err(faults.into());
     };
 
-    let command = Command {
-        operation: Operation::Reset { pair },
-        key: key.map(|key| (key, caller.caller().id())),
-    };
+    let command = caller.command(Operation::Reset { pair }, key);
     answer::usage_changed(app.ledger.submit(caller.caller(), command).await?)
 }

@@ -93,7 +93,6 @@ const USES: &[(&str, &[&str])] = &[
             "mimalloc",
             "serde_json",
             "thiserror",
-            "time",
             "tokio",
             "tracing",
             "tracing-subscriber",
