@@ -9,7 +9,7 @@ use quotalog_domain::{
     Command, KeptAnswer, KeyScope, Keyed, Pair, Policy, Resource, State, Timestamp, UsageRow,
     Window, decide_batch,
 };
-use quotalog_ledger::store::{Batch, Retention, Revoked, StoreError, Submission, Verdict};
+use quotalog_ledger::store::{Batch, Revoked, StoreError, Submission, Verdict};
 use rusqlite::{CachedStatement, OptionalExtension as _, Result};
 
 use crate::fault::{Fault, before_commit};
@@ -49,7 +49,7 @@ const SAVE_KEPT: &str = "INSERT INTO quotalog_idempotency_keys \
 pub(crate) fn run(
     tx: &Tx<'_>,
     batch: Batch,
-    retention: Retention,
+    idempotency_retention_s: i64,
 ) -> std::result::Result<Vec<Verdict>, StoreError> {
     let generation = token::generation(tx.connection).map_err(before_commit)?;
     let submissions = batch.take();
@@ -61,7 +61,7 @@ pub(crate) fn run(
         let pairs = submissions.iter().zip(&holding);
         pairs.filter_map(|(submission, holds)| holds.then_some(&submission.command))
     };
-    let mut outcomes = decide(tx, retention, commands)
+    let mut outcomes = decide(tx, idempotency_retention_s, commands)
         .map_err(before_commit)?
         .into_iter();
     let verdict = |holds: &bool| match holds {
@@ -76,13 +76,13 @@ pub(crate) fn run(
 
 fn decide<'a, Commands: Iterator<Item = &'a Command>>(
     tx: &Tx<'_>,
-    retention: Retention,
+    idempotency_retention_s: i64,
     commands: impl Fn() -> Commands,
 ) -> Result<Vec<quotalog_domain::Outcome>> {
     let mut state = State::needed_by(commands());
     let row_ids = load_pairs(tx, &mut state)?;
     load_defaults(tx, &mut state)?;
-    load_kept(tx, &mut state, retention)?;
+    load_kept(tx, &mut state, idempotency_retention_s)?;
     let outcomes = decide_batch(&mut state, commands(), tx.now);
     save_pairs(tx, &state, &row_ids)?;
     save_defaults(tx, &state)?;
@@ -156,11 +156,11 @@ fn load_defaults(tx: &Tx<'_>, state: &mut State) -> Result<()> {
     Ok(())
 }
 
-fn load_kept(tx: &Tx<'_>, state: &mut State, retention: Retention) -> Result<()> {
+fn load_kept(tx: &Tx<'_>, state: &mut State, retention_s: i64) -> Result<()> {
     if state.keys().next().is_none() {
         return Ok(());
     }
-    let kept_before = instant::to_text(retention.kept_before(tx.now));
+    let kept_before = instant::to_text(tx.now.plus_s(-retention_s));
     let mut find = tx.connection.prepare_cached(FIND_KEPT)?;
     let mut found: Vec<(Keyed, KeptAnswer)> = Vec::new();
     for keyed in state.keys() {

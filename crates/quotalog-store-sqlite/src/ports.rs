@@ -15,8 +15,8 @@ use crate::{batch, list, prune, token};
 
 impl Commit for SqliteStore {
     fn commit(&self, batch: Batch) -> StoreFuture<'_, Vec<Verdict>> {
-        let retention = self.retention();
-        self.write(move |tx| batch::run(tx, batch, retention))
+        let retention_s = self.idempotency_retention_s();
+        self.write(move |tx| batch::run(tx, batch, retention_s))
     }
 }
 

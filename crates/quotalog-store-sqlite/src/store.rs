@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Sender, TrySendError, bounded};
 use quotalog_ledger::clock::Clock;
-use quotalog_ledger::store::{Retention, StoreError, StoreFuture};
+use quotalog_ledger::store::{StoreError, StoreFuture};
 use tokio::sync::oneshot;
 
 use crate::fault::{self, Fault, before_commit};
@@ -47,7 +47,7 @@ struct Inner {
     writer: Sender<Message<WriteJob>>,
     readers: Sender<Message<ReadJob>>,
     threads: Mutex<Threads>,
-    retention: Retention,
+    idempotency_retention_s: i64,
     presence: Arc<Presence>,
 }
 
@@ -100,10 +100,7 @@ impl SqliteStore {
             writer: writes,
             readers: reads,
             threads: Mutex::new(threads),
-            retention: Retention {
-                usage_s: 0,
-                idempotency_s: config.idempotency_retention_s,
-            },
+            idempotency_retention_s: config.idempotency_retention_s,
             presence,
         })))
     }
@@ -129,9 +126,9 @@ impl SqliteStore {
         threads.writer.into_iter().for_each(join);
     }
 
-    /// How long answers are kept.
-    pub(crate) fn retention(&self) -> Retention {
-        self.0.retention
+    /// For how long kept answers are replayed.
+    pub(crate) fn idempotency_retention_s(&self) -> i64 {
+        self.0.idempotency_retention_s
     }
 
     /// Whether the database's path still leads to the file that was opened.
