@@ -9,18 +9,23 @@ use serde::Serialize;
 
 use crate::problem::Problem;
 use crate::ratelimit;
-use crate::wire::QuotaBody;
+use crate::wire::{JSON_BYTES_USUAL, QuotaBody};
 
-/// Fits a quota object with ordinary ids.
-const BODY_BYTES_USUAL: usize = 512;
+/// Room for the fields of an answer that tells what is left, so that the map need not grow.
+const FIELDS_USUAL: usize = 12;
 
 /// Any body as JSON.
 pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
-    let mut bytes = Vec::with_capacity(BODY_BYTES_USUAL);
+    let mut bytes = Vec::with_capacity(JSON_BYTES_USUAL);
     serde_json::to_writer(&mut bytes, body).expect("plain structs serialise into a vector");
+    json_bytes(status, bytes)
+}
+
+fn json_bytes(status: StatusCode, bytes: Vec<u8>) -> Response {
     let mut response = Response::new(Body::from(bytes));
     *response.status_mut() = status;
     let headers = response.headers_mut();
+    headers.reserve(FIELDS_USUAL);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
@@ -34,7 +39,9 @@ pub(crate) fn no_content() -> Response {
 
 /// A quota with the fields that tell what is left.
 pub(crate) fn quota_with_fields(quota: &Quota) -> Response {
-    let mut response = json(StatusCode::OK, &QuotaBody::from(quota));
+    let mut bytes = Vec::with_capacity(JSON_BYTES_USUAL);
+    QuotaBody::from(quota).write(&mut bytes);
+    let mut response = json_bytes(StatusCode::OK, bytes);
     ratelimit::add_fields(quota, response.headers_mut());
     response
 }

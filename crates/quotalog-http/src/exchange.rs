@@ -8,6 +8,7 @@ use axum::http::request::Parts;
 use quotalog_auth::Caller;
 
 use crate::extract::body::TakenBody;
+use crate::path;
 use crate::problem::Problem;
 
 /// One request and what is known of it. Cheap to clone.
@@ -47,8 +48,7 @@ impl Exchange {
     /// A segment of the path, decoded; the first is 0. Empty if there is none.
     pub(crate) fn segment(&self, position: usize) -> &str {
         let path = self.0.decoded_path.as_deref();
-        let path = path.unwrap_or_else(|| self.raw_path());
-        path.split('/').nth(position + 1).unwrap_or_default()
+        path::segment(path.unwrap_or_else(|| self.raw_path()), position)
     }
 
     /// The body.

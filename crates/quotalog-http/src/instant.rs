@@ -36,10 +36,10 @@ impl Serialize for Instant {
 }
 
 /// The text of an instant, written by hand and on the stack since several stand in every answer.
-struct Text([u8; 20]);
+pub(crate) struct Text([u8; 20]);
 
 impl Text {
-    fn of(instant: Timestamp) -> Self {
+    pub(crate) fn of(instant: Timestamp) -> Self {
         let last_s = Timestamp::MAX.unix_s() + 86_400;
         let unix_s = instant.unix_s().clamp(Timestamp::MIN.unix_s(), last_s);
         let utc = OffsetDateTime::from_unix_timestamp(unix_s).unwrap_or(OffsetDateTime::UNIX_EPOCH);
@@ -57,7 +57,7 @@ impl Text {
         Self(text)
     }
 
-    fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("digits and punctuation are ASCII")
     }
 }

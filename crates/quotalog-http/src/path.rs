@@ -19,13 +19,24 @@ pub(crate) enum PathFault {
 /// apart.
 pub(crate) fn decode(path: &str) -> Result<Cow<'_, str>, PathFault> {
     let decoded = decode_text(path)?;
-    if slashes(&decoded) != slashes(path) {
+    if slashes(&decoded).count() != slashes(path).count() {
         return Err(PathFault::SlashInSegment);
     }
-    if path.contains("//") || path.len() > 1 && path.ends_with('/') {
+    let doubled = path.as_bytes().windows(2).any(|pair| pair == b"//");
+    if doubled || path.len() > 1 && path.ends_with('/') {
         return Err(PathFault::EmptySegment);
     }
     Ok(decoded)
+}
+
+/// A segment of a path that begins with a `/`; the first is 0. Empty if there is none.
+pub(crate) fn segment(path: &str, position: usize) -> &str {
+    let mut slashes = slashes(path).skip(position);
+    let Some(slash) = slashes.next() else {
+        return "";
+    };
+    let end = slashes.next().unwrap_or(path.len());
+    path.get(slash + 1..end).unwrap_or_default()
 }
 
 fn decode_text(path: &str) -> Result<Cow<'_, str>, PathFault> {
@@ -49,13 +60,29 @@ pub(crate) fn percent_signs_are_sound(text: &str) -> bool {
     })
 }
 
-fn slashes(text: &str) -> usize {
-    text.bytes().filter(|byte| *byte == b'/').count()
+/// Where the slashes are. Byte by byte, since paths are too short for a search that has to be set up.
+fn slashes(text: &str) -> impl Iterator<Item = usize> {
+    let bytes = text.bytes().enumerate();
+    bytes.filter_map(|(position, byte)| (byte == b'/').then_some(position))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_segment_is_what_stands_between_two_slashes() {
+        for (path, segments) in [
+            ("/", ["", "", ""]),
+            ("/healthz", ["healthz", "", ""]),
+            ("/quotas/a b/\u{65e5}", ["quotas", "a b", "\u{65e5}"]),
+            ("/quotas/a/b/usage", ["quotas", "a", "b"]),
+            ("*", ["", "", ""]),
+        ] {
+            let found = [0, 1, 2].map(|position| segment(path, position));
+            assert_eq!(found, segments, "{path}");
+        }
+    }
 
     #[test]
     fn a_path_is_decoded_once_and_never_tidied() {

@@ -148,6 +148,13 @@ impl Problem {
         let mut document = Vec::with_capacity(1024);
         serde_json::to_writer(&mut document, &self.document(path))
             .expect("plain structs serialise into a vector");
+        if let Extra::Exhausted(quota) = &self.extra {
+            // Its members stand beside those of the problem.
+            document.pop();
+            document.push(b',');
+            QuotaBody::from(&**quota).write_members(&mut document);
+            document.push(b'}');
+        }
         let mut response = Response::new(Body::from(document));
         *response.status_mut() = self.kind.status;
         let headers = response.headers_mut();
@@ -185,14 +192,12 @@ impl Problem {
             instance: path,
             errors: None,
             violated_policies: None,
-            quota: None,
             items: None,
         };
         match &self.extra {
             Extra::Faults(faults) => document.errors = Some(faults.as_slice()),
             Extra::Exhausted(quota) => {
                 document.violated_policies = Some(vec![quota.window().as_str()]);
-                document.quota = Some(QuotaBody::from(&**quota));
             }
             Extra::BatchExhausted(items) => {
                 document.violated_policies = Some(violated_policies(items));
@@ -318,8 +323,6 @@ struct Document<'a> {
     errors: Option<&'a [Fault]>,
     #[serde(rename = "violated-policies", skip_serializing_if = "Option::is_none")]
     violated_policies: Option<Vec<&'static str>>,
-    #[serde(flatten)]
-    quota: Option<QuotaBody<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     items: Option<Vec<ItemBody<'a>>>,
 }

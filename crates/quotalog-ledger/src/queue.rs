@@ -94,14 +94,11 @@ impl Queue {
         taken
     }
 
-    /// Puts requests that were taken back at their place in front, each to be served alone.
+    /// Puts requests that were taken back at their place in front.
     pub(crate) fn put_back(&self, requests: Vec<Waiting>) {
         let mut inner = self.lock();
         for waiting in requests.into_iter().rev() {
-            inner.waiting.push_front(Waiting {
-                alone: true,
-                ..waiting
-            });
+            inner.waiting.push_front(waiting);
         }
     }
 

@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use quotalog_auth::{Caller, Credential, NewToken, TokenHash, TokenId, TokenRecord};
 use quotalog_domain::{Command, Outcome, Pair, Quota, Resource, Timestamp, UserId};
@@ -123,7 +124,7 @@ pub trait Store: Commit + Read + Administer {}
 impl<S: Commit + Read + Administer> Store for S {}
 
 /// Requests that are handed over when their transaction is open, not before.
-pub struct Batch(Box<dyn FnOnce() -> Vec<Submission> + Send>);
+pub struct Batch(Box<dyn FnOnce() -> Arc<[Submission]> + Send>);
 
 /// One command of a batch, and what the permission for it rests on.
 #[derive(Debug, Clone)]
@@ -203,13 +204,13 @@ pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 impl Batch {
     /// A batch that `take` forms when it is asked for.
-    pub fn new(take: impl FnOnce() -> Vec<Submission> + Send + 'static) -> Self {
+    pub fn new(take: impl FnOnce() -> Arc<[Submission]> + Send + 'static) -> Self {
         Self(Box::new(take))
     }
 
     /// Takes the requests. From here on they are in the transaction.
     #[must_use]
-    pub fn take(self) -> Vec<Submission> {
+    pub fn take(self) -> Arc<[Submission]> {
         (self.0)()
     }
 }

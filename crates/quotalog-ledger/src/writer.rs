@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::ledger::{LedgerError, WAIT_MAX};
-use crate::queue::{Queue, Waiting};
+use crate::queue::{Queue, Reply, Waiting};
 use crate::store::{Batch, Commit, StoreError, Submission, Verdict};
 
 /// How often overdue requests are looked for while a commit takes long.
@@ -32,8 +32,10 @@ struct InFlight {
 
 struct Taken {
     at: Instant,
-    /// Emptied when the answers have been given.
-    requests: Vec<Waiting>,
+    /// Shared with the store, since a copy of each would cost more than all else that the ledger does.
+    submissions: Arc<[Submission]>,
+    /// Whom to answer, in the order of the submissions. Emptied when the answers have been given.
+    waiting: Vec<(Reply, Instant)>,
 }
 
 impl Writer {
@@ -71,20 +73,22 @@ impl Writer {
             Batch::new(move || hand_over(queue.take(len_max), &in_flight))
         };
         let result = self.drive(batch, &in_flight).await;
-        let requests = lock(&in_flight).taken.take().map(|taken| taken.requests);
-        let requests = requests.unwrap_or_default();
-        match result {
-            Ok(verdicts) => answer(requests, verdicts),
+        let taken = lock(&in_flight).taken.take();
+        match (result, taken) {
+            (Ok(verdicts), Some(taken)) => answer(taken.waiting, verdicts),
             // One bad command can cause this, so each gets a transaction of its own and fails no
             // neighbour.
-            Err(StoreError::Internal(_)) if requests.len() > 1 => self.queue.put_back(requests),
-            Err(error) => {
+            (Err(StoreError::Internal(_)), Some(taken)) if taken.waiting.len() > 1 => {
+                self.queue.put_back(alone(taken));
+            }
+            (Err(error), taken) => {
                 let error = Arc::new(error);
-                for request in requests {
-                    let _left = request.reply.send(Err(LedgerError::from(&error)));
+                for (reply, _) in taken.into_iter().flat_map(|taken| taken.waiting) {
+                    let _left = reply.send(Err(LedgerError::from(&error)));
                 }
                 return Err(error);
             }
+            (Ok(_), None) => {}
         }
         Ok(())
     }
@@ -117,15 +121,32 @@ fn may_pass(error: &StoreError) -> bool {
     }
 }
 
-/// Gives the store the submissions; the requests stay here until they are answered.
-fn hand_over(requests: Vec<Waiting>, in_flight: &Mutex<InFlight>) -> Vec<Submission> {
-    let submissions = requests.iter().map(|request| request.submission.clone());
-    let submissions = submissions.collect();
+/// Gives the store the submissions; whom to answer stays here.
+fn hand_over(requests: Vec<Waiting>, in_flight: &Mutex<InFlight>) -> Arc<[Submission]> {
+    let mut waiting = Vec::with_capacity(requests.len());
+    let submissions = requests.into_iter().map(|request| {
+        waiting.push((request.reply, request.since));
+        request.submission
+    });
+    let submissions: Arc<[Submission]> = submissions.collect();
     lock(in_flight).taken = Some(Taken {
         at: Instant::now(),
-        requests,
+        submissions: Arc::clone(&submissions),
+        waiting,
     });
     submissions
+}
+
+/// The requests of a batch again, each to be served alone.
+fn alone(taken: Taken) -> Vec<Waiting> {
+    let pairs = taken.submissions.iter().zip(taken.waiting);
+    let alone = pairs.map(|(submission, (reply, since))| Waiting {
+        submission: submission.clone(),
+        reply,
+        since,
+        alone: true,
+    });
+    alone.collect()
 }
 
 /// The writes of these requests were sent, and no answer came in time.
@@ -133,15 +154,15 @@ fn answer_overdue(in_flight: &Mutex<InFlight>, now: Instant) {
     if let Some(taken) = &mut lock(in_flight).taken
         && now.saturating_duration_since(taken.at) >= WAIT_MAX
     {
-        for request in taken.requests.drain(..) {
-            let _left = request.reply.send(Err(LedgerError::OutcomeUnknown));
+        for (reply, _) in taken.waiting.drain(..) {
+            let _left = reply.send(Err(LedgerError::OutcomeUnknown));
         }
     }
 }
 
-fn answer(requests: Vec<Waiting>, verdicts: Vec<Verdict>) {
-    for (request, verdict) in requests.into_iter().zip(verdicts) {
-        let _left = request.reply.send(verdict.map_err(LedgerError::from));
+fn answer(waiting: Vec<(Reply, Instant)>, verdicts: Vec<Verdict>) {
+    for ((reply, _), verdict) in waiting.into_iter().zip(verdicts) {
+        let _left = reply.send(verdict.map_err(LedgerError::from));
     }
 }
 

@@ -43,7 +43,7 @@ async fn a_foreign_lock_leaves_the_batch_in_the_queue() {
         let taken = Arc::clone(&taken);
         move || {
             taken.store(true, Ordering::SeqCst);
-            vec![submission(consume(pair("u", "r"), 1))]
+            [submission(consume(pair("u", "r"), 1))].into()
         }
     });
     let refused = desk.store.commit(batch).await;
@@ -108,7 +108,7 @@ async fn a_full_queue_is_answered_at_once() {
             let batch = Batch::new(move || {
                 started.send(()).unwrap();
                 released.recv().unwrap();
-                Vec::new()
+                [].into()
             });
             store.commit(batch).await.map(|verdicts| verdicts.len())
         }
@@ -123,7 +123,7 @@ async fn a_full_queue_is_answered_at_once() {
         assert!(waiting.len() < 10_000, "the queue has no bound");
         let store = desk.store.clone();
         let mut commit = Box::pin(async move {
-            let batch = Batch::new(|| vec![submission(consume(pair("u", "r"), 1))]);
+            let batch = Batch::new(|| [submission(consume(pair("u", "r"), 1))].into());
             store.commit(batch).await
         });
         let polled =
@@ -242,7 +242,7 @@ async fn the_last_days_of_the_calendar_hold_their_limits() {
 /// The path is looked at once a second, so the tests wait until it is seen, however long that takes.
 async fn until_unavailable(desk: &Desk<SqliteStore>) {
     loop {
-        let batch = Batch::new(|| vec![submission(consume(pair("u", "r"), 1))]);
+        let batch = Batch::new(|| [submission(consume(pair("u", "r"), 1))].into());
         match desk.store.commit(batch).await {
             Ok(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             Err(StoreError::Unavailable(cause)) => {
@@ -313,7 +313,7 @@ async fn what_was_not_written_is_not_granted() {
             "CREATE TRIGGER swallow BEFORE {change} ON {table} BEGIN SELECT RAISE(IGNORE); END"
         );
         database.foreign().execute_batch(&trigger).unwrap();
-        let batch = Batch::new(|| vec![submission(consume(pair("u", "r"), 1))]);
+        let batch = Batch::new(|| [submission(consume(pair("u", "r"), 1))].into());
         let failed = desk.store.commit(batch).await;
         assert!(matches!(failed, Err(StoreError::Internal(_))), "{failed:?}");
     }

@@ -61,7 +61,7 @@ pub(crate) fn under_key(command: Command, key: &str, caller: &str) -> Command {
 
 /// A batch that is ready.
 pub(crate) fn ready(submissions: Vec<Submission>) -> Batch {
-    Batch::new(move || submissions)
+    Batch::new(move || submissions.into())
 }
 
 #[track_caller]
