@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request};
@@ -24,6 +25,7 @@ use tower::{Layer, Service};
 use crate::exchange::Exchange;
 use crate::extract::body::TakenBody;
 use crate::message;
+use crate::metrics::{Metrics, NO_ROUTE};
 use crate::path;
 use crate::problem::Problem;
 use crate::request_id::{RequestIds, X_REQUEST_ID};
@@ -42,6 +44,7 @@ pub(crate) struct Front<S> {
 
 struct Shared {
     ledger: Ledger,
+    metrics: Metrics,
     request_ids: RequestIds,
 }
 
@@ -49,6 +52,7 @@ impl FrontLayer {
     pub(crate) fn new(app: App) -> Self {
         Self(Arc::new(Shared {
             ledger: app.ledger,
+            metrics: app.metrics,
             request_ids: RequestIds::new(),
         }))
     }
@@ -95,11 +99,13 @@ where
     let route = parts.extensions.get::<MatchedPath>().cloned();
     let (method, uri, version) = (parts.method.clone(), parts.uri.clone(), parts.version);
 
+    let mut whole_at = Instant::now();
     // Where a message of an unsound form ends is not certain, so nothing after its head is read.
     let (mut response, read_whole) = match message::check(version, &parts.headers) {
         Ok(()) => {
             let body = TakenBody::take(&parts.headers, body).await;
             let read_whole = body.was_read_whole();
+            whole_at = Instant::now();
             let response = match path::decode(uri.path()) {
                 Ok(decoded) => {
                     let exchange = Exchange::new(uri.clone(), owned(decoded), body);
@@ -120,9 +126,12 @@ where
     if !read_whole && version < Version::HTTP_2 {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
+    let route = route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
+    let took = whole_at.elapsed();
+    shared.metrics.answered(route, &method, status, took);
     tracing::debug!(
         %method,
-        route = route.as_ref().map_or("none", MatchedPath::as_str),
+        route,
         status = status.as_u16(),
         request_id = request_id.to_str().unwrap_or_default(),
         "answered"

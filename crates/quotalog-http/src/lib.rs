@@ -15,6 +15,7 @@ mod front;
 pub mod instant;
 mod json;
 mod message;
+mod metrics;
 mod path;
 mod problem;
 mod ratelimit;
@@ -24,5 +25,6 @@ mod routes;
 mod server;
 mod wire;
 
-pub use router::{App, Draining, router};
+pub use metrics::Metrics;
+pub use router::{App, Draining, metrics_router, router};
 pub use server::serve;

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
-use axum::routing::{delete, get, post, put};
+use axum::routing::{MethodRouter, delete, get, post, put};
 use quotalog_ledger::Ledger;
 
 use crate::front::FrontLayer;
+use crate::metrics::Metrics;
 use crate::problem::Problem;
-use crate::routes::{consume, health, policy, problems, reset, tokens, user_quotas};
+use crate::routes::{consume, health, metrics, policy, problems, reset, tokens, user_quotas};
 
 /// What the routes work with.
 #[derive(Clone)]
@@ -18,6 +19,10 @@ pub struct App {
     pub ledger: Ledger,
     /// Whether the server is about to stop.
     pub draining: Draining,
+    /// What is measured.
+    pub metrics: Metrics,
+    /// Whether [`metrics_router`] has a listener, and `/metrics` is there alone.
+    pub metrics_apart: bool,
 }
 
 /// Set once the server is about to stop, so that `/readyz` sends new requests elsewhere.
@@ -37,22 +42,44 @@ impl Draining {
     }
 }
 
+/// A path and the methods that it knows.
+type Route = (&'static str, MethodRouter<App>);
+
 /// The whole HTTP interface.
 pub fn router(app: App) -> Router {
     let one_policy = put(policy::set).get(policy::check).delete(policy::delete);
-    Router::new()
-        .route("/quotas/{user_id}", get(user_quotas::list))
-        .route("/quotas/{user_id}/{resource}", one_policy)
-        .route(
+    let mut routes: Vec<Route> = vec![
+        ("/quotas/{user_id}", get(user_quotas::list)),
+        ("/quotas/{user_id}/{resource}", one_policy),
+        (
             "/quotas/{user_id}/{resource}/consume",
             post(consume::consume),
-        )
-        .route("/quotas/{user_id}/{resource}/reset", post(reset::reset))
-        .route("/tokens", post(tokens::create).get(tokens::list))
-        .route("/tokens/{id}", delete(tokens::revoke))
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready))
-        .route("/problems/{name}", get(problems::explain))
+        ),
+        ("/quotas/{user_id}/{resource}/reset", post(reset::reset)),
+        ("/tokens", post(tokens::create).get(tokens::list)),
+        ("/tokens/{id}", delete(tokens::revoke)),
+        ("/healthz", get(health::alive)),
+        ("/readyz", get(health::ready)),
+        ("/problems/{name}", get(problems::explain)),
+    ];
+    if !app.metrics_apart {
+        routes.push(("/metrics", get(metrics::for_admins)));
+    }
+    behind_front(routes, app)
+}
+
+/// `/metrics` for a listener of its own, where nobody is asked for a token.
+pub fn metrics_router(app: App) -> Router {
+    behind_front(vec![("/metrics", get(metrics::for_anyone))], app)
+}
+
+fn behind_front(routes: Vec<Route>, app: App) -> Router {
+    let mut router = Router::new();
+    for (path, methods) in routes {
+        app.metrics.expect(path);
+        router = router.route(path, methods);
+    }
+    router
         .fallback(async || Problem::no_such_route())
         .method_not_allowed_fallback(async || Problem::method_not_allowed())
         .with_state(app.clone())

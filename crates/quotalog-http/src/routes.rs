@@ -2,6 +2,7 @@
 
 pub(crate) mod consume;
 pub(crate) mod health;
+pub(crate) mod metrics;
 pub(crate) mod policy;
 pub(crate) mod problems;
 pub(crate) mod reset;

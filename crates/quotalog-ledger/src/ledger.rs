@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus::core::Collector;
 use quick_cache::sync::Cache;
 use quotalog_auth::{Caller, Credential, NewToken, Role, Token, TokenHash, TokenId, TokenRecord};
 use quotalog_domain::{Command, Outcome, Pair, Quota, Resource, UserId};
@@ -10,6 +11,7 @@ use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::metrics::{self, Metrics};
 use crate::queue::{Queue, Waiting};
 use crate::store::{
     ExpiryPassed, Judged, Listed, Page, Revoked, Store, StoreError, StoreFuture, Submission,
@@ -53,6 +55,7 @@ pub struct Ledger {
 struct Inner {
     store: Arc<dyn Store>,
     queue: Arc<Queue>,
+    metrics: Metrics,
     writer: Mutex<Option<JoinHandle<()>>>,
     admin_token: Option<TokenHash>,
     /// Tokens that were valid when they were last asked for. A hit saves a read of the store, not the
@@ -98,20 +101,29 @@ impl Ledger {
     /// Starts the writer on `store`. Must be called inside a tokio runtime.
     pub fn start(store: Arc<impl Store>, settings: Settings) -> Self {
         let queue = Arc::new(Queue::new(settings.queue_len_max));
+        let metrics = Metrics::new();
         let writer = Writer {
             store: store.clone(),
             queue: Arc::clone(&queue),
             batch_len_max: settings.batch_len_max,
+            metrics: metrics.clone(),
         };
         Self {
             inner: Arc::new(Inner {
                 store,
                 queue,
+                metrics,
                 writer: Mutex::new(Some(tokio::spawn(writer.run()))),
                 admin_token: settings.admin_token,
                 callers: Cache::new(CACHED_CALLERS_MAX),
             }),
         }
+    }
+
+    /// What the ledger measures of itself, for a registry.
+    #[must_use]
+    pub fn collectors(&self) -> Vec<Box<dyn Collector>> {
+        self.inner.metrics.collectors(Arc::clone(&self.inner.queue))
     }
 
     /// Takes no more commands, and returns when those that were taken are answered.
@@ -130,6 +142,17 @@ impl Ledger {
     /// [`LedgerError`], which says whether the command may have counted. Dropping the future before the
     /// command is in a transaction withdraws it.
     pub async fn submit(&self, caller: &Caller, command: Command) -> Result<Outcome, LedgerError> {
+        let is_consume = metrics::is_consume(&command.operation);
+        let answer = self.queued(caller, command).await;
+        if let Err(error) = &answer
+            && is_consume
+        {
+            self.inner.metrics.consume_failed(error);
+        }
+        answer
+    }
+
+    async fn queued(&self, caller: &Caller, command: Command) -> Result<Outcome, LedgerError> {
         let (reply, answer) = oneshot::channel();
         self.inner.queue.push(Waiting {
             submission: Submission {
@@ -163,7 +186,7 @@ impl Ledger {
         if let Some(caller) = self.inner.callers.get(&hash) {
             return Ok(Some(caller));
         }
-        let found = ask(self.inner.store.authenticate(hash)).await?;
+        let found = self.counted(ask(self.inner.store.authenticate(hash)).await)?;
         if let Some(caller) = &found {
             self.inner.callers.insert(hash, caller.clone());
         }
@@ -259,7 +282,15 @@ impl Ledger {
         caller: &Caller,
         answer: Result<Judged<T>, LedgerError>,
     ) -> Result<T, LedgerError> {
-        answer?.map_err(|Revoked| self.forget(caller))
+        self.counted(answer)?.map_err(|Revoked| self.forget(caller))
+    }
+
+    /// Counts a failure of the store outside the batches.
+    fn counted<T>(&self, answer: Result<T, LedgerError>) -> Result<T, LedgerError> {
+        if let Err(error) = &answer {
+            self.inner.metrics.failed(error);
+        }
+        answer
     }
 
     /// Forgets every token that is remembered as this caller's.

@@ -6,6 +6,7 @@
 
 pub mod clock;
 mod ledger;
+mod metrics;
 mod queue;
 pub mod store;
 mod writer;

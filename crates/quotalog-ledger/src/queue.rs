@@ -60,6 +60,11 @@ impl Queue {
         Ok(())
     }
 
+    /// How many requests wait.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
     /// Waits for a request; `false` once the queue is closed and empty.
     pub(crate) async fn wait(&self) -> bool {
         loop {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::ledger::{LedgerError, WAIT_MAX};
+use crate::metrics::Metrics;
 use crate::queue::{Queue, Reply, Waiting};
 use crate::store::{Batch, Commit, StoreError, Submission, Verdict};
 
@@ -22,6 +23,7 @@ pub(crate) struct Writer {
     pub(crate) queue: Arc<Queue>,
     /// The most commands in one transaction.
     pub(crate) batch_len_max: usize,
+    pub(crate) metrics: Metrics,
 }
 
 /// What the ledger keeps of a batch while the store has it.
@@ -75,7 +77,7 @@ impl Writer {
         let result = self.drive(batch, &in_flight).await;
         let taken = lock(&in_flight).taken.take();
         match (result, taken) {
-            (Ok(verdicts), Some(taken)) => answer(taken.waiting, verdicts),
+            (Ok(verdicts), Some(taken)) => self.answer(taken, verdicts),
             // One bad command can cause this, so each gets a transaction of its own and fails no
             // neighbour.
             (Err(StoreError::Internal(_)), Some(taken)) if taken.waiting.len() > 1 => {
@@ -83,6 +85,7 @@ impl Writer {
             }
             (Err(error), taken) => {
                 let error = Arc::new(error);
+                self.metrics.failed(&LedgerError::from(&error));
                 for (reply, _) in taken.into_iter().flat_map(|taken| taken.waiting) {
                     let _left = reply.send(Err(LedgerError::from(&error)));
                 }
@@ -91,6 +94,14 @@ impl Writer {
             (Ok(_), None) => {}
         }
         Ok(())
+    }
+
+    fn answer(&self, taken: Taken, verdicts: Vec<Verdict>) {
+        self.metrics
+            .committed(&taken.submissions, &verdicts, taken.at.elapsed());
+        for ((reply, _), verdict) in taken.waiting.into_iter().zip(verdicts) {
+            let _left = reply.send(verdict.map_err(LedgerError::from));
+        }
     }
 
     /// Waits for the store, and meanwhile answers whoever has waited too long.
@@ -157,12 +168,6 @@ fn answer_overdue(in_flight: &Mutex<InFlight>, now: Instant) {
         for (reply, _) in taken.waiting.drain(..) {
             let _left = reply.send(Err(LedgerError::OutcomeUnknown));
         }
-    }
-}
-
-fn answer(waiting: Vec<(Reply, Instant)>, verdicts: Vec<Verdict>) {
-    for ((reply, _), verdict) in waiting.into_iter().zip(verdicts) {
-        let _left = reply.send(verdict.map_err(LedgerError::from));
     }
 }
 

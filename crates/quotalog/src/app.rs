@@ -5,15 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use quotalog_http::{App, Draining};
+use prometheus::process_collector::ProcessCollector;
+use quotalog_http::{App, Draining, Metrics};
 use quotalog_ledger::clock::SystemClock;
 use quotalog_ledger::store::StoreError;
 use quotalog_ledger::{Ledger, Settings};
 use quotalog_store_sqlite::{OpenError, SqliteConfig, SqliteStore};
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
-use crate::config::{Database, Serve};
+use crate::config::{Database, Listen, Serve};
 use crate::exit_code::{Exit, Failure};
+use crate::pruning::Pruned;
 use crate::shutdown::Signals;
 use crate::{first_token, pruning};
 
@@ -53,6 +56,10 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
     // is made, so that a port in use costs none.
     let listener = listen(&config.listen).await?;
     let address = listener.local_addr().context("cannot tell the address")?;
+    let metrics_listener = match &config.metrics_listen {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
     if config.admin_token.is_none() {
         first_token::ensure(&store, &config.token_file).await?;
     }
@@ -64,16 +71,24 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
         },
     );
     let draining = Draining::default();
-    let router = quotalog_http::router(App {
+    let pruned = Pruned::new();
+    let app = App {
         ledger: ledger.clone(),
         draining: draining.clone(),
-    });
+        metrics: metrics(&ledger, &pruned),
+        metrics_apart: metrics_listener.is_some(),
+    };
     let pruning = {
         let store = store.clone();
-        tokio::spawn(async move { pruning::keep_pruning(&store, config.retention).await })
+        tokio::spawn(async move { pruning::keep_pruning(&store, config.retention, &pruned).await })
     };
 
     crate::cli::say(&format!("quotalog listens on http://{address}"));
+    let metrics_server = match metrics_listener {
+        Some(listener) => Some(serve_metrics(listener, app.clone())?),
+        None => None,
+    };
+    let router = quotalog_http::router(app);
     let shutdown = async move {
         let signal = signals.next().await;
         draining.start();
@@ -91,6 +106,10 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
     }
 
     pruning.abort();
+    // Until the last request is answered, so that the end of it can be watched as well.
+    if let Some(server) = metrics_server {
+        server.abort();
+    }
     let closing = async move {
         ledger.shut_down().await;
         tokio::task::spawn_blocking(move || store.close()).await
@@ -103,11 +122,34 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn listen(address: &str) -> anyhow::Result<TcpListener> {
+/// All that is measured.
+fn metrics(ledger: &Ledger, pruned: &Pruned) -> Metrics {
+    let metrics = Metrics::new(ledger);
+    metrics.add(Box::new(ProcessCollector::for_self()));
+    for collector in pruned.collectors() {
+        metrics.add(collector);
+    }
+    metrics
+}
+
+/// Serves the metrics on a listener of their own, until the task is aborted.
+fn serve_metrics(listener: TcpListener, app: App) -> anyhow::Result<JoinHandle<usize>> {
+    let address = listener.local_addr().context("cannot tell the address")?;
+    crate::cli::say(&format!("metrics are at http://{address}/metrics"));
+    let router = quotalog_http::metrics_router(app);
+    let serving = quotalog_http::serve(listener, router, std::future::pending(), Duration::ZERO);
+    Ok(tokio::spawn(serving))
+}
+
+async fn listen(listen: &Listen) -> anyhow::Result<TcpListener> {
+    let Listen {
+        address,
+        flag,
+        variable,
+    } = listen;
     TcpListener::bind(address).await.map_err(|error| {
         let message = format!(
-            "cannot listen on {address:?}: {error}; choose another address with --listen \
-             (QUOTALOG_LISTEN)"
+            "cannot listen on {address:?}: {error}; choose another address with {flag} ({variable})"
         );
         Failure::error(Exit::Failure, message)
     })

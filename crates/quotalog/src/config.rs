@@ -20,10 +20,19 @@ pub(crate) struct Database {
     pub(crate) path: PathBuf,
 }
 
+/// An address to listen on, and the setting that names it, for the error if it cannot be had.
+#[derive(Debug, Clone)]
+pub(crate) struct Listen {
+    pub(crate) address: String,
+    pub(crate) flag: &'static str,
+    pub(crate) variable: &'static str,
+}
+
 /// What `serve` needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Serve {
-    pub(crate) listen: String,
+    pub(crate) listen: Listen,
+    pub(crate) metrics_listen: Option<Listen>,
     pub(crate) database: Database,
     pub(crate) token_file: PathBuf,
     pub(crate) admin_token: Option<TokenHash>,
@@ -93,17 +102,24 @@ impl Database {
     }
 }
 
-/// Checks the form of the address to listen on; whether it can be had shows when it is taken.
-pub(crate) fn listen(address: &str) -> anyhow::Result<String> {
+/// Checks the form of an address to listen on; whether it can be had shows when it is taken.
+pub(crate) fn listen(
+    flag: &'static str,
+    variable: &'static str,
+    address: &str,
+) -> anyhow::Result<Listen> {
     let has_port = address
         .rsplit_once(':')
         .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
     if has_port {
-        return Ok(address.to_owned());
+        return Ok(Listen {
+            address: address.to_owned(),
+            flag,
+            variable,
+        });
     }
     let message = format!(
-        "--listen (QUOTALOG_LISTEN) is {address:?}: write an address and a port, such as \
-         127.0.0.1:8200"
+        "{flag} ({variable}) is {address:?}: write an address and a port, such as 127.0.0.1:8200"
     );
     Err(Failure::error(Exit::Usage, message))
 }

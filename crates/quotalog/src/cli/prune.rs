@@ -21,7 +21,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let retention = arguments.retention.check()?;
     database.must_exist()?;
     let rows = app::on_store(&database, async |store| {
-        pruning::prune(store, retention).await.map_err(app::failed)
+        pruning::prune(store, retention, |_| {})
+            .await
+            .map_err(app::failed)
     })?;
     let noun = if rows == 1 { "row" } else { "rows" };
     say(&format!("deleted {rows} {noun}"));

@@ -18,6 +18,10 @@ pub(super) struct Arguments {
         default_value = "127.0.0.1:8200"
     )]
     listen: String,
+    /// Another address for GET /metrics alone, without a token; /metrics then leaves the first
+    /// [default: an admin's token reads it beside the other routes].
+    #[arg(long, env = "QUOTALOG_METRICS_LISTEN", value_name = "ADDRESS")]
+    metrics_listen: Option<String>,
     #[command(flatten)]
     database: DatabaseArgument,
     /// Where the first admin token is written if standard output is no terminal
@@ -50,7 +54,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let database = Database::parse(&arguments.database.database)?;
     let token_file = arguments.token_file.clone();
     app::run(config::Serve {
-        listen: config::listen(&arguments.listen)?,
+        listen: config::listen("--listen", "QUOTALOG_LISTEN", &arguments.listen)?,
+        metrics_listen: arguments
+            .metrics_listen
+            .as_ref()
+            .map(|address| config::listen("--metrics-listen", "QUOTALOG_METRICS_LISTEN", address))
+            .transpose()?,
         token_file: token_file.unwrap_or_else(|| database.token_file()),
         database,
         admin_token: config::admin_token()?,

@@ -27,6 +27,7 @@ const USES: &[(&str, &[&str])] = &[
         &[
             "quotalog-auth",
             "quotalog-domain",
+            "prometheus",
             "quick_cache",
             "thiserror",
             "tokio",
@@ -62,6 +63,7 @@ const USES: &[(&str, &[&str])] = &[
             "hyper-util",
             "itoa",
             "percent-encoding",
+            "prometheus",
             "serde",
             "serde_json",
             "thiserror",
@@ -91,6 +93,7 @@ const USES: &[(&str, &[&str])] = &[
             "anyhow",
             "clap",
             "mimalloc",
+            "prometheus",
             "serde_json",
             "thiserror",
             "tokio",

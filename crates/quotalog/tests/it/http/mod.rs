@@ -9,6 +9,7 @@ mod consume;
 mod faults;
 mod idempotency;
 mod lists;
+mod metrics;
 mod order;
 mod paths;
 mod policies;
