@@ -6,6 +6,7 @@
 //! path, token, permission, body, values, and at last the ledger. `problem.rs` is the only map from
 //! an error to a status.
 
+mod admission;
 mod answer;
 mod cursor;
 mod exchange;
@@ -25,6 +26,7 @@ mod routes;
 mod server;
 mod wire;
 
+pub use admission::Admission;
 pub use metrics::Metrics;
 pub use router::{App, Draining, metrics_router, router};
 pub use server::serve;

@@ -7,6 +7,7 @@ use axum::Router;
 use axum::routing::{MethodRouter, delete, get, post, put};
 use quotalog_ledger::Ledger;
 
+use crate::admission::Admission;
 use crate::front::FrontLayer;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
@@ -19,6 +20,8 @@ pub struct App {
     pub ledger: Ledger,
     /// Whether the server is about to stop.
     pub draining: Draining,
+    /// How much of the server one caller may take.
+    pub admission: Admission,
     /// What is measured.
     pub metrics: Metrics,
     /// Whether [`metrics_router`] has a listener, and `/metrics` is there alone.

@@ -7,7 +7,7 @@ use prometheus::core::Collector;
 use quick_cache::sync::Cache;
 use quotalog_auth::{Caller, Credential, NewToken, Role, Token, TokenHash, TokenId, TokenRecord};
 use quotalog_domain::{Command, Outcome, Pair, Quota, Resource, UserId};
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -24,6 +24,10 @@ pub const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The most authenticated tokens that are remembered, some 200 bytes each.
 const CACHED_CALLERS_MAX: usize = 16_384;
+
+/// The most tokens that the store is asked for at once: a flood of wrong ones must leave it room for the
+/// questions of those that are known.
+const LOOKUPS_MAX: usize = 256;
 
 /// Bounds of the ledger.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +66,8 @@ struct Inner {
     /// judgement: the transaction that serves the request judges the credential again. Unknown tokens
     /// are not remembered, so that a new one works at once and guesses take no memory.
     callers: Cache<TokenHash, Caller>,
+    /// Never closed.
+    lookups: Semaphore,
 }
 
 /// Why a request was not served.
@@ -116,6 +122,7 @@ impl Ledger {
                 writer: Mutex::new(Some(tokio::spawn(writer.run()))),
                 admin_token: settings.admin_token,
                 callers: Cache::new(CACHED_CALLERS_MAX),
+                lookups: Semaphore::new(LOOKUPS_MAX),
             }),
         }
     }
@@ -186,7 +193,11 @@ impl Ledger {
         if let Some(caller) = self.inner.callers.get(&hash) {
             return Ok(Some(caller));
         }
-        let found = self.counted(ask(self.inner.store.authenticate(hash)).await)?;
+        let lookup = Box::pin(async move {
+            let _turn = self.inner.lookups.acquire().await;
+            self.inner.store.authenticate(hash).await
+        });
+        let found = self.counted(ask(lookup).await)?;
         if let Some(caller) = &found {
             self.inner.callers.insert(hash, caller.clone());
         }

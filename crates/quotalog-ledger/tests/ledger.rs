@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use quotalog_auth::{Caller, Credential, NewToken, Role, Token, TokenHash, TokenId, TokenRecord};
 use quotalog_domain::{
@@ -37,6 +38,7 @@ struct ScriptedStore {
     /// Every batch that holds this user fails by itself.
     poisonous: Option<&'static str>,
     lookups: Mutex<u32>,
+    lookups_hang: Mutex<bool>,
     revoked: Mutex<bool>,
 }
 
@@ -48,6 +50,7 @@ impl ScriptedStore {
             commits: Mutex::default(),
             poisonous: None,
             lookups: Mutex::default(),
+            lookups_hang: Mutex::default(),
             revoked: Mutex::default(),
         }
     }
@@ -102,6 +105,9 @@ impl Commit for ScriptedStore {
 impl Read for ScriptedStore {
     fn authenticate(&self, _: TokenHash) -> StoreFuture<'_, Option<Caller>> {
         *self.lookups.lock().unwrap() += 1;
+        if *self.lookups_hang.lock().unwrap() {
+            return Box::pin(std::future::pending());
+        }
         let revoked = *self.revoked.lock().unwrap();
         Box::pin(async move { Ok((!revoked).then(caller)) })
     }
@@ -415,6 +421,25 @@ async fn a_valid_token_is_looked_up_once_and_forgotten_when_it_is_refused() {
     *store.revoked.lock().unwrap() = false;
     assert!(ledger.authenticate(&token).await.unwrap().is_some());
     assert_eq!(*store.lookups.lock().unwrap(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_unknown_tokens_takes_a_bounded_part_of_the_store() {
+    let store = Arc::new(ScriptedStore::new(0));
+    *store.lookups_hang.lock().unwrap() = true;
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let mut flood = tokio::task::JoinSet::new();
+    for number in 0..1_000 {
+        let ledger = ledger.clone();
+        let token = Token::presented(&format!("wrong {number}"));
+        flood.spawn(async move { ledger.authenticate(&token).await });
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(*store.lookups.lock().unwrap(), 256);
+    // Those that have no turn in time are refused, and nobody is let in.
+    while let Some(refused) = flood.join_next().await {
+        assert!(matches!(refused.unwrap(), Err(LedgerError::Unavailable)));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use prometheus::process_collector::ProcessCollector;
-use quotalog_http::{App, Draining, Metrics};
+use quotalog_http::{Admission, App, Draining, Metrics};
 use quotalog_ledger::clock::SystemClock;
 use quotalog_ledger::store::StoreError;
 use quotalog_ledger::{Ledger, Settings};
@@ -75,6 +75,7 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
     let app = App {
         ledger: ledger.clone(),
         draining: draining.clone(),
+        admission: Admission::new(config.requests_per_caller_max),
         metrics: metrics(&ledger, &pruned),
         metrics_apart: metrics_listener.is_some(),
     };

@@ -33,6 +33,7 @@ pub(crate) struct Listen {
 pub(crate) struct Serve {
     pub(crate) listen: Listen,
     pub(crate) metrics_listen: Option<Listen>,
+    pub(crate) requests_per_caller_max: usize,
     pub(crate) database: Database,
     pub(crate) token_file: PathBuf,
     pub(crate) admin_token: Option<TokenHash>,

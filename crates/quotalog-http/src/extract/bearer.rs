@@ -8,17 +8,22 @@ use axum::http::request::Parts;
 use quotalog_auth::{Action, Caller, Token};
 use quotalog_domain::{Command, IdempotencyKey, Operation};
 
+use crate::admission::{Admitted, Overloaded};
 use crate::exchange::Exchange;
 use crate::problem::Problem;
 use crate::router::App;
 
-/// The caller, whose token is known. A handler gets a caller only so.
-pub(crate) struct Authenticated(Caller);
+/// The caller, whose token is known and whose turn it is. A handler gets a caller only so.
+pub(crate) struct Authenticated {
+    caller: Caller,
+    /// Held until the request is answered.
+    _admitted: Admitted,
+}
 
 impl Authenticated {
     /// Goes on only if the caller may do this.
     pub(crate) fn may(&self, action: Action<'_>) -> Result<(), Problem> {
-        if self.0.role.may(action) {
+        if self.caller.role.may(action) {
             Ok(())
         } else {
             Err(Problem::forbidden())
@@ -29,13 +34,13 @@ impl Authenticated {
     pub(crate) fn command(&self, operation: Operation, key: Option<IdempotencyKey>) -> Command {
         Command {
             operation,
-            key: key.map(|key| (key, self.0.id())),
+            key: key.map(|key| (key, self.caller.id())),
         }
     }
 
     /// The caller.
     pub(crate) fn caller(&self) -> &Caller {
-        &self.0
+        &self.caller
     }
 }
 
@@ -48,7 +53,11 @@ impl FromRequestParts<App> for Authenticated {
         let caller = app.ledger.authenticate(&token).await?;
         let caller = caller.ok_or_else(Problem::unauthorized)?;
         exchange.authenticated(caller.clone());
-        Ok(Self(caller))
+        let admitted = app.admission.admit(&caller).await;
+        Ok(Self {
+            _admitted: admitted.map_err(|Overloaded| Problem::unavailable())?,
+            caller,
+        })
     }
 }
 

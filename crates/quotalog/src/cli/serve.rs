@@ -22,6 +22,15 @@ pub(super) struct Arguments {
     /// [default: an admin's token reads it beside the other routes].
     #[arg(long, env = "QUOTALOG_METRICS_LISTEN", value_name = "ADDRESS")]
     metrics_listen: Option<String>,
+    /// How many requests of one token are worked on at once; more wait for their turn.
+    #[arg(
+        long,
+        env = "QUOTALOG_REQUESTS_PER_CALLER_MAX",
+        value_name = "N",
+        default_value_t = 512,
+        value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=65_536)
+    )]
+    requests_per_caller_max: usize,
     #[command(flatten)]
     database: DatabaseArgument,
     /// Where the first admin token is written if standard output is no terminal
@@ -60,6 +69,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             .as_ref()
             .map(|address| config::listen("--metrics-listen", "QUOTALOG_METRICS_LISTEN", address))
             .transpose()?,
+        requests_per_caller_max: arguments.requests_per_caller_max,
         token_file: token_file.unwrap_or_else(|| database.token_file()),
         database,
         admin_token: config::admin_token()?,

@@ -64,6 +64,7 @@ const USES: &[(&str, &[&str])] = &[
             "itoa",
             "percent-encoding",
             "prometheus",
+            "quick_cache",
             "serde",
             "serde_json",
             "thiserror",

@@ -8,7 +8,7 @@ use axum::http::{HeaderValue, request};
 use hyper::{Method, Request};
 use quotalog_auth::{Caller, Credential, Role, Token, TokenId};
 use quotalog_domain::{Command, Limit, Operation, Resource, Timestamp, UserId, Window};
-use quotalog_http::{App, Draining, Metrics};
+use quotalog_http::{Admission, App, Draining, Metrics};
 use quotalog_ledger::store::{Administer as _, Store};
 use quotalog_ledger::{Ledger, Settings};
 use quotalog_store_sqlite::{SqliteConfig, SqliteStore};
@@ -101,6 +101,7 @@ impl TestApp {
         let router = quotalog_http::router(App {
             ledger: ledger.clone(),
             draining: draining.clone(),
+            admission: Admission::new(1_024),
             metrics: Metrics::new(&ledger),
             metrics_apart: false,
         });
