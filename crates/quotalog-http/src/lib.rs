@@ -25,4 +25,4 @@ mod server;
 mod wire;
 
 pub use router::{App, Draining, router};
-pub use server::serve;
+pub use server::{Settings, Tls, TlsError, TlsFiles, serve};

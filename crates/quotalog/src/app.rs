@@ -10,12 +10,11 @@ use quotalog_ledger::clock::SystemClock;
 use quotalog_ledger::store::StoreError;
 use quotalog_ledger::{Ledger, Settings};
 use quotalog_store_sqlite::{OpenError, SqliteConfig, SqliteStore};
-use tokio::net::TcpListener;
 
 use crate::config::{Database, Serve};
 use crate::exit_code::{Exit, Failure};
-use crate::shutdown::Signals;
-use crate::{first_token, pruning};
+use crate::shutdown::{Signals, hangups};
+use crate::{certificate, first_token, pruning, sockets};
 
 /// How many reads are served at once.
 const READERS: usize = 2;
@@ -40,6 +39,8 @@ pub(crate) fn run(config: Serve) -> anyhow::Result<()> {
 async fn serve(config: Serve) -> anyhow::Result<()> {
     // Before anything opens, so that no signal is missed.
     let mut signals = Signals::listen().context("cannot listen for signals")?;
+    let hangups = hangups().context("cannot listen for signals")?;
+    let tls = config.tls.map(certificate::load).transpose()?;
     let (path, retention_s) = (config.database.path, config.retention.idempotency_s);
     let opening = tokio::task::spawn_blocking(move || open(&path, retention_s));
     let store = tokio::select! {
@@ -51,7 +52,7 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
     };
     // Once the store is open, so that nobody connects to a server that cannot answer; and before a token
     // is made, so that a port in use costs none.
-    let listener = listen(&config.listen).await?;
+    let listener = sockets::listen(&config.listen).await?;
     let address = listener.local_addr().context("cannot tell the address")?;
     if config.admin_token.is_none() {
         first_token::ensure(&store, &config.token_file).await?;
@@ -73,24 +74,34 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
         tokio::spawn(async move { pruning::keep_pruning(&store, config.retention).await })
     };
 
-    crate::cli::say(&format!("quotalog listens on http://{address}"));
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let settings = quotalog_http::Settings {
+        tls: tls.clone(),
+        head_timeout: config.head_timeout.into(),
+        idle_timeout: config.idle_timeout.into(),
+        connections_max: sockets::connections_max(config.connections_max),
+        drain_deadline: config.shutdown_deadline.into(),
+    };
+    let certificate = tokio::spawn(certificate::keep_current(tls, hangups));
+
+    crate::cli::say(&format!("quotalog listens on {scheme}://{address}"));
     let shutdown = async move {
         let signal = signals.next().await;
         draining.start();
         tracing::info!(signal, "stopping");
         // A person at the terminal is not kept waiting, and a second signal ends the wait.
         if signal == "SIGTERM" {
-            let delay = Duration::from_secs(u64::from(config.shutdown_delay.0));
+            let delay = config.shutdown_delay.into();
             let _second = tokio::time::timeout(delay, signals.next()).await;
         }
     };
-    let deadline = Duration::from_secs(u64::from(config.shutdown_deadline.0));
-    let cut_off = quotalog_http::serve(listener, router, shutdown, deadline).await;
+    let cut_off = quotalog_http::serve(listener, router, settings, shutdown).await;
     if cut_off > 0 {
         tracing::warn!(connections = cut_off, "the deadline cut requests off");
     }
 
     pruning.abort();
+    certificate.abort();
     let closing = async move {
         ledger.shut_down().await;
         tokio::task::spawn_blocking(move || store.close()).await
@@ -101,16 +112,6 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
         .context("the store did not close")?;
     tracing::info!("stopped");
     Ok(())
-}
-
-async fn listen(address: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| {
-        let message = format!(
-            "cannot listen on {address:?}: {error}; choose another address with --listen \
-             (QUOTALOG_LISTEN)"
-        );
-        Failure::error(Exit::Failure, message)
-    })
 }
 
 /// Opens the store for one command, and closes it again.

@@ -170,8 +170,9 @@ impl Server {
                 server.child.wait()
             );
             let line = server.printed[before..].trim();
-            if let Some(url) = line.strip_prefix("quotalog listens on http://") {
-                server.address = url.parse().unwrap();
+            if let Some(url) = line.strip_prefix("quotalog listens on ") {
+                let (_scheme, address) = url.split_once("://").unwrap();
+                server.address = address.parse().unwrap();
                 // What it prints later must not fill the pipe.
                 std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
                 return server;
