@@ -252,3 +252,160 @@ impl State {
         self.unread_since.or(waiting_since)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAITS: Waits = Waits {
+        head: Duration::from_secs(10),
+        idle: Duration::from_secs(75),
+    };
+
+    async fn pass(seconds: u64) {
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+    }
+
+    /// Checks what becomes of it just before so many seconds are over, and then.
+    #[track_caller]
+    fn after(activity: &Activity, seconds: u64, verdict: Verdict) {
+        let then = Instant::now() + Duration::from_secs(seconds);
+        let before = then - Duration::from_millis(1);
+        assert_eq!(activity.judge(WAITS, before), Verdict::Keep);
+        assert_eq!(activity.judge(WAITS, then), verdict);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_connection_is_told_to_close_and_has_time_for_its_goodbye() {
+        let activity = Activity::idle();
+        after(&activity, 75, Verdict::Close);
+        pass(75).await;
+        activity.told();
+        after(&activity, 5, Verdict::Cut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_has_its_time_from_its_first_byte_however_many_follow() {
+        let activity = Activity::idle();
+        pass(70).await;
+        activity.received();
+        pass(4).await;
+        activity.received();
+        after(&activity, 6, Verdict::Cut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handshake_has_the_time_of_a_head() {
+        let activity = Activity::in_handshake();
+        after(&activity, 10, Verdict::Cut);
+        let activity = Activity::in_handshake();
+        pass(9).await;
+        activity.shook_hands();
+        after(&activity, 75, Verdict::Close);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_in_hand_has_no_time_and_the_wait_begins_anew_after_it() {
+        let activity = Arc::new(Activity::idle());
+        activity.received();
+        let (in_hand, arriving) = activity.begin(false).unwrap();
+        assert!(arriving.is_none());
+        assert_eq!(activity.waiting_since(), None);
+        pass(1_000).await;
+        assert_eq!(activity.judge(WAITS, Instant::now()), Verdict::Keep);
+        drop(in_hand);
+        assert_eq!(activity.waiting_since(), Some(Instant::now()));
+        after(&activity, 75, Verdict::Close);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_on_its_way_is_waited_for_and_may_make_room() {
+        let activity = Arc::new(Activity::idle());
+        activity.received();
+        pass(1).await;
+        let began_at = Instant::now();
+        let (in_hand, arriving) = activity.begin(true).unwrap();
+        pass(1).await;
+        activity.received();
+        assert_eq!(activity.waiting_since(), Some(began_at));
+        pass(1_000).await;
+        assert_eq!(activity.judge(WAITS, Instant::now()), Verdict::Keep);
+        drop(arriving);
+        assert_eq!(activity.waiting_since(), None);
+        drop(in_hand);
+        assert_eq!(activity.waiting_since(), Some(Instant::now()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_given_up_may_end_before_its_body() {
+        let activity = Arc::new(Activity::idle());
+        let (in_hand, arriving) = activity.begin(true).unwrap();
+        drop(in_hand);
+        pass(1).await;
+        drop(arriving);
+        assert_eq!(activity.waiting_since(), Some(Instant::now()));
+        after(&activity, 75, Verdict::Close);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_request_in_hand_is_enough_for_http_2() {
+        let activity = Arc::new(Activity::idle());
+        activity.received();
+        activity.speaks_http2();
+        let first = activity.begin(true).unwrap();
+        let second = activity.begin(false).unwrap();
+        assert_eq!(activity.waiting_since(), None);
+        drop(second);
+        assert_eq!(activity.waiting_since(), Some(Instant::now()));
+        drop(first);
+        // Frames that are no request are no reason to stay, and none to go.
+        pass(70).await;
+        activity.received();
+        after(&activity, 5, Verdict::Close);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_nothing_more_is_cut_even_with_a_request_in_hand() {
+        let activity = Arc::new(Activity::idle());
+        let _in_hand = activity.begin(false).unwrap();
+        activity.blocked();
+        let blocked_at = Instant::now();
+        pass(29).await;
+        assert_eq!(activity.waiting_since(), Some(blocked_at));
+        activity.unblocked();
+        activity.blocked();
+        after(&activity, 30, Verdict::Cut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_slowly_is_not_idle() {
+        let activity = Arc::new(Activity::idle());
+        drop(activity.begin(false).unwrap());
+        for _ in 0..10 {
+            activity.blocked();
+            pass(20).await;
+            activity.unblocked();
+            assert_eq!(activity.judge(WAITS, Instant::now()), Verdict::Keep);
+        }
+        after(&activity, 75, Verdict::Close);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_gone_on_since_is_not_cut_and_what_is_cut_begins_nothing() {
+        let activity = Arc::new(Activity::idle());
+        let since = activity.waiting_since().unwrap();
+        pass(1).await;
+        let in_hand = activity.begin(false).unwrap();
+        assert!(!activity.cut_if_waiting_since(since));
+        drop(in_hand);
+        assert!(!activity.cut_if_waiting_since(since));
+        let since = activity.waiting_since().unwrap();
+        assert!(activity.cut_if_waiting_since(since));
+        assert!(activity.begin(false).is_err());
+        assert_eq!(activity.waiting_since(), None);
+
+        let late = Arc::new(Activity::in_handshake());
+        after(&late, 10, Verdict::Cut);
+        assert!(late.begin(false).is_err());
+    }
+}

@@ -198,3 +198,221 @@ impl HttpBody for ArrivingBody {
 fn ended_early(error: &(dyn std::error::Error + 'static)) {
     tracing::debug!(error, "a connection ended early");
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::{get, post};
+    use http_body_util::Empty;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+    use tokio::sync::Notify;
+    use tokio::task::JoinHandle;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::server::activity::{Verdict, Waits};
+
+    const WAITS: Waits = Waits {
+        head: Duration::from_secs(10),
+        idle: Duration::from_secs(75),
+    };
+
+    /// The bytes that fit between the server and a client that does not read.
+    const PIPE_BYTES: usize = 64;
+
+    /// A connection without a socket, whose clock stands still but for `pass`.
+    struct Served {
+        client: DuplexStream,
+        activity: Arc<Activity>,
+        closer: Option<oneshot::Sender<Never>>,
+        task: JoinHandle<()>,
+    }
+
+    impl Served {
+        fn with(router: Router) -> Self {
+            let (client, stream) = tokio::io::duplex(PIPE_BYTES);
+            let activity = Arc::new(Activity::idle());
+            let (closer, closing) = oneshot::channel();
+            let serving = serve(stream, None, router, Arc::clone(&activity), closing);
+            Self {
+                client,
+                activity,
+                closer: Some(closer),
+                task: tokio::spawn(serving),
+            }
+        }
+
+        async fn send(&mut self, bytes: &str) {
+            self.client.write_all(bytes.as_bytes()).await.unwrap();
+            self.settle().await;
+        }
+
+        /// Lets the server do all it can without anybody else.
+        async fn settle(&self) {
+            for _ in 0..50 {
+                tokio::task::yield_now().await;
+            }
+        }
+
+        async fn pass(&self, seconds: u64) -> Verdict {
+            tokio::time::advance(Duration::from_secs(seconds)).await;
+            self.activity.judge(WAITS, Instant::now())
+        }
+
+        async fn answer(&mut self) -> String {
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"\r\n\r\n") {
+                answer.push(self.client.read_u8().await.unwrap());
+            }
+            String::from_utf8(answer).unwrap()
+        }
+
+        /// Tells it to close, and checks that it does, without another byte.
+        async fn says_goodbye(mut self) {
+            self.closer = None;
+            let mut rest = Vec::new();
+            self.client.read_to_end(&mut rest).await.unwrap();
+            assert_eq!(rest, b"");
+            self.task.await.unwrap();
+        }
+    }
+
+    fn router() -> Router {
+        let large = || async { "x".repeat(100_000) };
+        let echo = |body: Bytes| async move { body.len().to_string() };
+        Router::new()
+            .route("/", get(|| async {}))
+            .route("/large", get(large))
+            .route("/", post(echo))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn before_and_between_requests_a_connection_may_idle() {
+        let mut served = Served::with(router());
+        served.settle().await;
+        assert_eq!(served.pass(74).await, Verdict::Keep);
+        for _ in 0..2 {
+            served.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+            assert!(served.answer().await.starts_with("HTTP/1.1 200"));
+            assert_eq!(served.pass(74).await, Verdict::Keep);
+        }
+        assert_eq!(served.pass(1).await, Verdict::Close);
+        served.says_goodbye().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_in_pieces_has_its_time_as_a_whole() {
+        for (first, then) in [
+            ("G", "ET / HTTP/1.1\r\n"),
+            ("PRI * HTT", "P/2.0\r\n\r\nS"),
+            ("GET / HTTP/1.1\r\n", "Host: x\r\n"),
+        ] {
+            let mut served = Served::with(router());
+            served.send(first).await;
+            assert_eq!(served.pass(9).await, Verdict::Keep);
+            served.send(then).await;
+            assert_eq!(served.pass(1).await, Verdict::Cut, "{first:?}");
+        }
+        // The second one of a connection as well.
+        let mut served = Served::with(router());
+        served.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        served.answer().await;
+        assert_eq!(served.pass(50).await, Verdict::Keep);
+        served.send("GET").await;
+        assert_eq!(served.pass(10).await, Verdict::Cut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_cut_answers_no_request() {
+        let mut served = Served::with(router());
+        served.send("GET / HTTP/1.1\r\n").await;
+        assert_eq!(served.pass(10).await, Verdict::Cut);
+        served.send("Host: x\r\n\r\n").await;
+        let mut answer = Vec::new();
+        served.client.read_to_end(&mut answer).await.unwrap();
+        assert_eq!(answer, b"");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_is_waited_for_until_it_is_there_and_its_answer_is_not() {
+        let may_answer = Arc::new(Notify::new());
+        let answering = Arc::clone(&may_answer);
+        let slow = move |body: Bytes| async move {
+            answering.notified().await;
+            body.len().to_string()
+        };
+        let mut served = Served::with(Router::new().route("/", post(slow)));
+        let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n";
+        served.send(head).await;
+        served.send("ab").await;
+        assert!(served.activity.waiting_since().is_some());
+        served.send("c").await;
+        assert_eq!(served.activity.waiting_since(), None);
+        assert_eq!(served.pass(1_000).await, Verdict::Keep);
+        may_answer.notify_one();
+        assert!(served.answer().await.starts_with("HTTP/1.1 200"));
+        served.settle().await;
+        assert!(served.activity.waiting_since().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_its_answer_is_cut() {
+        let mut served = Served::with(router());
+        served.send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        // Slow is not too slow, even if the whole takes long.
+        for _ in 0..10 {
+            assert_eq!(served.pass(29).await, Verdict::Keep);
+            served
+                .client
+                .read_exact(&mut [0; PIPE_BYTES])
+                .await
+                .unwrap();
+            served.settle().await;
+        }
+        assert_eq!(served.pass(30).await, Verdict::Cut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn http_2_idles_by_its_requests_and_says_goodbye() {
+        let Served {
+            client,
+            activity,
+            closer,
+            task,
+        } = Served::with(router());
+        let (mut sender, speaking) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(client))
+                .await
+                .unwrap();
+        let speaking = tokio::spawn(speaking);
+        for _ in 0..2 {
+            let request = Request::get("http://x/")
+                .body(Empty::<Bytes>::new())
+                .unwrap();
+            sender.ready().await.unwrap();
+            assert_eq!(sender.send_request(request).await.unwrap().status(), 200);
+        }
+        let answered_at = Instant::now();
+        let after = |seconds| activity.judge(WAITS, answered_at + Duration::from_secs(seconds));
+        assert_eq!(after(74), Verdict::Keep);
+        assert_eq!(after(75), Verdict::Close);
+        drop(closer);
+        task.await.unwrap();
+        speaking.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_client_that_leaves_at_any_point_ends_its_connection() {
+        for sent in [
+            "",
+            "PRI",
+            "GET / HTTP/1.1\r\n",
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc",
+            "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        ] {
+            let mut served = Served::with(router());
+            served.send(sent).await;
+            drop(served.client);
+            served.task.await.unwrap();
+        }
+    }
+}

@@ -170,3 +170,70 @@ impl Open {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const WAITS: Waits = Waits {
+        head: Duration::from_secs(10),
+        idle: Duration::from_secs(75),
+    };
+
+    async fn open(connections: &mut Connections) -> TcpStream {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await;
+        let (accepted, _peer) = listener.accept().await.unwrap();
+        connections.open(accepted, None, Router::new());
+        client.unwrap()
+    }
+
+    async fn pass(time: Duration) {
+        tokio::time::advance(time).await;
+    }
+
+    async fn is_closed(mut client: TcpStream) {
+        assert!(matches!(client.read(&mut [0]).await, Ok(0) | Err(_)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_longest_wait_makes_room_and_a_short_one_does_not() {
+        let mut connections = Connections::new(WAITS, 3);
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            assert!(!connections.is_full());
+            clients.push(open(&mut connections).await);
+            pass(UNDISTURBED).await;
+        }
+        clients.push(open(&mut connections).await);
+        for client in clients.drain(..3) {
+            connections.cut_one(Instant::now());
+            is_closed(client).await;
+            connections.end_one().await;
+        }
+        // The last one has only just come.
+        pass(RANKING_INTERVAL).await;
+        connections.cut_one(Instant::now());
+        assert_eq!(connections.open.len(), 1);
+        pass(UNDISTURBED).await;
+        connections.cut_one(Instant::now());
+        assert_eq!(connections.open.len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_waited_too_long_is_closed_and_the_others_are_not() {
+        let mut connections = Connections::new(WAITS, 10);
+        let first = open(&mut connections).await;
+        pass(WAITS.idle / 2).await;
+        let _second = open(&mut connections).await;
+        pass(WAITS.idle / 2).await;
+        connections.look_over(Instant::now());
+        is_closed(first).await;
+        connections.end_one().await;
+        assert_eq!(connections.open.len(), 1);
+        assert_eq!(connections.cut_all().await, 1);
+    }
+}
