@@ -1,6 +1,5 @@
 //! `quotalog serve`.
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use crate::app;
@@ -43,7 +42,7 @@ struct ConnectionArguments {
         value_name = "NUMBER",
         default_value = "10000"
     )]
-    connections_max: NonZeroUsize,
+    connections_max: String,
 }
 
 /// What a person may say about the server.
@@ -104,7 +103,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             "QUOTALOG_IDLE_TIMEOUT",
             &connections.idle_timeout,
         )?,
-        connections_max: connections.connections_max.get(),
+        connections_max: config::connections_max(&connections.connections_max)?,
         token_file: token_file.unwrap_or_else(|| database.token_file()),
         database,
         admin_token: config::admin_token()?,

@@ -14,6 +14,7 @@ use hyper::client::conn::http1::SendRequest;
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use tempfile::TempDir;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::answer::Answer;
@@ -35,7 +36,7 @@ pub(crate) struct Server {
 }
 
 /// When a wait is given up as a failure; nothing is measured by it.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One connection to a server.
 pub(crate) struct Connection {
@@ -240,7 +241,12 @@ impl Drop for Server {
 
 impl Connection {
     pub(crate) async fn open(address: SocketAddr) -> std::io::Result<Self> {
-        let stream = TcpStream::connect(address).await?;
+        Self::over(TcpStream::connect(address).await?).await
+    }
+
+    pub(crate) async fn over(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    ) -> std::io::Result<Self> {
         let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(std::io::Error::other)?;
