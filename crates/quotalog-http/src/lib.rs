@@ -29,4 +29,4 @@ mod wire;
 pub use admission::Admission;
 pub use metrics::Metrics;
 pub use router::{App, Draining, metrics_router, router};
-pub use server::serve;
+pub use server::{Settings, Tls, TlsError, TlsFiles, serve};

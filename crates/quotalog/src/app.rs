@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use prometheus::process_collector::ProcessCollector;
-use quotalog_http::{Admission, App, Draining, Metrics};
+use quotalog_http::{Admission, App, Draining, Metrics, Settings as ServerSettings};
 use quotalog_ledger::clock::SystemClock;
 use quotalog_ledger::store::StoreError;
 use quotalog_ledger::{Ledger, Settings};
@@ -14,16 +14,19 @@ use quotalog_store_sqlite::{OpenError, SqliteConfig, SqliteStore};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::config::{Database, Listen, Serve};
+use crate::config::{Database, Serve};
 use crate::exit_code::{Exit, Failure};
 use crate::pruning::Pruned;
-use crate::shutdown::Signals;
-use crate::{first_token, pruning};
+use crate::shutdown::{Signals, hangups};
+use crate::{certificate, first_token, pruning, sockets};
 
 /// How many reads are served at once.
 const READERS: usize = 2;
 /// Retries of a command line's own requests find their answers for this long.
 const COMMAND_LINE_IDEMPOTENCY_S: i64 = 86_400;
+
+/// The most connections to the metrics, which a few collectors read.
+const METRICS_CONNECTIONS_MAX: usize = 32;
 
 /// How long the last batch and the store may take to end, when the requests have.
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -43,6 +46,8 @@ pub(crate) fn run(config: Serve) -> anyhow::Result<()> {
 async fn serve(config: Serve) -> anyhow::Result<()> {
     // Before anything opens, so that no signal is missed.
     let mut signals = Signals::listen().context("cannot listen for signals")?;
+    let hangups = hangups().context("cannot listen for signals")?;
+    let tls = config.tls.map(certificate::load).transpose()?;
     let (path, retention_s) = (config.database.path, config.retention.idempotency_s);
     let opening = tokio::task::spawn_blocking(move || open(&path, retention_s));
     let store = tokio::select! {
@@ -54,22 +59,20 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
     };
     // Once the store is open, so that nobody connects to a server that cannot answer; and before a token
     // is made, so that a port in use costs none.
-    let listener = listen(&config.listen).await?;
+    let listener = sockets::listen(&config.listen).await?;
     let address = listener.local_addr().context("cannot tell the address")?;
     let metrics_listener = match &config.metrics_listen {
-        Some(address) => Some(listen(address).await?),
+        Some(address) => Some(sockets::listen(address).await?),
         None => None,
     };
     if config.admin_token.is_none() {
         first_token::ensure(&store, &config.token_file).await?;
     }
-    let ledger = Ledger::start(
-        Arc::new(store.clone()),
-        Settings {
-            admin_token: config.admin_token,
-            ..Settings::default()
-        },
-    );
+    let bounds = Settings {
+        admin_token: config.admin_token,
+        ..Settings::default()
+    };
+    let ledger = Ledger::start(Arc::new(store.clone()), bounds);
     let draining = Draining::default();
     let pruned = Pruned::new();
     let app = App {
@@ -84,33 +87,41 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
         tokio::spawn(async move { pruning::keep_pruning(&store, config.retention, &pruned).await })
     };
 
-    crate::cli::say(&format!("quotalog listens on http://{address}"));
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let settings = ServerSettings {
+        tls: tls.clone(),
+        head_timeout: config.head_timeout.into(),
+        idle_timeout: config.idle_timeout.into(),
+        connections_max: sockets::connections_max(config.connections_max),
+        drain_deadline: config.shutdown_deadline.into(),
+    };
+    let certificate = tokio::spawn(certificate::keep_current(tls, hangups));
+
+    crate::cli::say(&format!("quotalog listens on {scheme}://{address}"));
     let metrics_server = match metrics_listener {
-        Some(listener) => Some(serve_metrics(listener, app.clone())?),
+        Some(listener) => Some(serve_metrics(listener, app.clone(), settings.clone())?),
         None => None,
     };
     let router = quotalog_http::router(app);
-    let shutdown = async move {
-        let signal = signals.next().await;
-        draining.start();
-        tracing::info!(signal, "stopping");
-        // A person at the terminal is not kept waiting, and a second signal ends the wait.
-        if signal == "SIGTERM" {
-            let delay = Duration::from_secs(u64::from(config.shutdown_delay.0));
-            let _second = tokio::time::timeout(delay, signals.next()).await;
-        }
-    };
-    let deadline = Duration::from_secs(u64::from(config.shutdown_deadline.0));
-    let cut_off = quotalog_http::serve(listener, router, shutdown, deadline).await;
+    let shutdown = told_to_stop(signals, draining, config.shutdown_delay.into());
+    let cut_off = quotalog_http::serve(listener, router, settings, shutdown).await;
     if cut_off > 0 {
         tracing::warn!(connections = cut_off, "the deadline cut requests off");
     }
 
     pruning.abort();
+    certificate.abort();
     // Until the last request is answered, so that the end of it can be watched as well.
     if let Some(server) = metrics_server {
         server.abort();
     }
+    close(ledger, store).await?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Answers what the ledger has taken, then closes the store.
+async fn close(ledger: Ledger, store: SqliteStore) -> anyhow::Result<()> {
     let closing = async move {
         ledger.shut_down().await;
         tokio::task::spawn_blocking(move || store.close()).await
@@ -118,9 +129,18 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
     tokio::time::timeout(CLOSE_WAIT_MAX, closing)
         .await
         .context("the store did not close in time; what was answered is on disk")?
-        .context("the store did not close")?;
-    tracing::info!("stopped");
-    Ok(())
+        .context("the store did not close")
+}
+
+/// Returns when no more connections are to be taken.
+async fn told_to_stop(mut signals: Signals, draining: Draining, delay: Duration) {
+    let signal = signals.next().await;
+    draining.start();
+    tracing::info!(signal, "stopping");
+    // A person at the terminal is not kept waiting, and a second signal ends the wait.
+    if signal == "SIGTERM" {
+        let _second = tokio::time::timeout(delay, signals.next()).await;
+    }
 }
 
 /// All that is measured.
@@ -133,27 +153,22 @@ fn metrics(ledger: &Ledger, pruned: &Pruned) -> Metrics {
     metrics
 }
 
-/// Serves the metrics on a listener of their own, until the task is aborted.
-fn serve_metrics(listener: TcpListener, app: App) -> anyhow::Result<JoinHandle<usize>> {
+/// Serves the metrics on a listener of their own, in plain HTTP, until the task is aborted.
+fn serve_metrics(
+    listener: TcpListener,
+    app: App,
+    of_main: ServerSettings,
+) -> anyhow::Result<JoinHandle<usize>> {
     let address = listener.local_addr().context("cannot tell the address")?;
     crate::cli::say(&format!("metrics are at http://{address}/metrics"));
+    let settings = ServerSettings {
+        tls: None,
+        connections_max: METRICS_CONNECTIONS_MAX,
+        ..of_main
+    };
     let router = quotalog_http::metrics_router(app);
-    let serving = quotalog_http::serve(listener, router, std::future::pending(), Duration::ZERO);
+    let serving = quotalog_http::serve(listener, router, settings, std::future::pending());
     Ok(tokio::spawn(serving))
-}
-
-async fn listen(listen: &Listen) -> anyhow::Result<TcpListener> {
-    let Listen {
-        address,
-        flag,
-        variable,
-    } = listen;
-    TcpListener::bind(address).await.map_err(|error| {
-        let message = format!(
-            "cannot listen on {address:?}: {error}; choose another address with {flag} ({variable})"
-        );
-        Failure::error(Exit::Failure, message)
-    })
 }
 
 /// Opens the store for one command, and closes it again.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use quotalog_auth::{Token, TokenHash};
+use quotalog_http::TlsFiles;
 use quotalog_ledger::store::Retention;
 
 use crate::duration::Seconds;
@@ -34,6 +35,10 @@ pub(crate) struct Serve {
     pub(crate) listen: Listen,
     pub(crate) metrics_listen: Option<Listen>,
     pub(crate) requests_per_caller_max: usize,
+    pub(crate) tls: Option<TlsFiles>,
+    pub(crate) head_timeout: Seconds,
+    pub(crate) idle_timeout: Seconds,
+    pub(crate) connections_max: usize,
     pub(crate) database: Database,
     pub(crate) token_file: PathBuf,
     pub(crate) admin_token: Option<TokenHash>,
@@ -133,6 +138,53 @@ pub(crate) fn seconds(flag: &str, variable: &str, text: &str) -> anyhow::Result<
             format!("{flag} ({variable}) is {text:?}: {error}"),
         )
     })
+}
+
+/// Reads the duration of a wait, which is no wait at all if it is 0.
+pub(crate) fn wait(flag: &str, variable: &str, text: &str) -> anyhow::Result<Seconds> {
+    let wait = seconds(flag, variable, text)?;
+    if wait.0 == 0 {
+        let message = format!(
+            "{flag} ({variable}) is {text:?}: it must be at least 1s, or no client is fast enough"
+        );
+        return Err(Failure::error(Exit::Usage, message));
+    }
+    Ok(wait)
+}
+
+/// Reads how many connections there may be at once; whether the system has so many shows at the start.
+pub(crate) fn connections_max(text: &str) -> anyhow::Result<usize> {
+    match text.parse() {
+        Ok(connections_max) if connections_max > 0 => Ok(connections_max),
+        Ok(_) | Err(_) => {
+            let message = format!(
+                "--connections-max (QUOTALOG_CONNECTIONS_MAX) is {text:?}: write a whole number from 1 \
+                 on, such as 10000"
+            );
+            Err(Failure::error(Exit::Usage, message))
+        }
+    }
+}
+
+/// Checks that the certificate and its key are given together; what they hold is read at the start.
+pub(crate) fn tls(
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+) -> anyhow::Result<Option<TlsFiles>> {
+    let (given, missing) = match (certificate, key) {
+        (None, None) => return Ok(None),
+        (Some(certificate), Some(key)) => return Ok(Some(TlsFiles { certificate, key })),
+        (Some(_), None) => (
+            "--tls-cert (QUOTALOG_TLS_CERT)",
+            "--tls-key (QUOTALOG_TLS_KEY)",
+        ),
+        (None, Some(_)) => (
+            "--tls-key (QUOTALOG_TLS_KEY)",
+            "--tls-cert (QUOTALOG_TLS_CERT)",
+        ),
+    };
+    let message = format!("{given} is of no use without {missing}: set both, or none");
+    Err(Failure::error(Exit::Usage, message))
 }
 
 /// Checks the two retentions.

@@ -19,6 +19,12 @@ impl Seconds {
     }
 }
 
+impl From<Seconds> for std::time::Duration {
+    fn from(seconds: Seconds) -> Self {
+        Self::from_secs(u64::from(seconds.0))
+    }
+}
+
 impl std::str::FromStr for Seconds {
     type Err = DurationError;
 

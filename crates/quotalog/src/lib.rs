@@ -4,6 +4,7 @@
 //! opens, `app` builds the server from it and is the one module that names every crate.
 
 mod app;
+mod certificate;
 pub mod cli;
 mod config;
 mod duration;
@@ -11,4 +12,5 @@ mod exit_code;
 mod first_token;
 mod pruning;
 mod shutdown;
+mod sockets;
 mod telemetry;

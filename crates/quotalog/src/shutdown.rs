@@ -1,4 +1,4 @@
-//! The signals that end the server.
+//! The signals that the server hears.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -23,4 +23,9 @@ impl Signals {
             _ = self.interrupt.recv() => "SIGINT",
         }
     }
+}
+
+/// The signals that ask for files to be read again. While this exists they end nothing.
+pub(crate) fn hangups() -> std::io::Result<Signal> {
+    signal(SignalKind::hangup())
 }

@@ -41,7 +41,7 @@ Exit codes: 0 done, 1 other failure, 2 usage, 5 not found, 6 unreachable or unav
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the server.
-    Serve(serve::Arguments),
+    Serve(Box<serve::Arguments>),
     /// Make, list and revoke API tokens, also beside a running server.
     #[command(subcommand)]
     Token(token::Command),

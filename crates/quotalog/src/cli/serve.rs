@@ -7,6 +7,44 @@ use crate::config::{self, Database};
 
 use super::{DatabaseArgument, RetentionArguments};
 
+/// How clients connect, and for how long they may keep a connection for nothing.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Connections")]
+struct ConnectionArguments {
+    /// The server's certificate and those of its issuers, in PEM; then the server speaks TLS alone. Read
+    /// again when it changes, and on SIGHUP.
+    #[arg(long, env = "QUOTALOG_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// The private key of the certificate, in PEM.
+    #[arg(long, env = "QUOTALOG_TLS_KEY", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// How long a client may take for the head of a request once it has begun it, and for a TLS handshake.
+    #[arg(
+        long,
+        env = "QUOTALOG_HEAD_TIMEOUT",
+        value_name = "DURATION",
+        default_value = "10s"
+    )]
+    head_timeout: String,
+    /// How long a connection may idle before a request.
+    #[arg(
+        long,
+        env = "QUOTALOG_IDLE_TIMEOUT",
+        value_name = "DURATION",
+        default_value = "75s"
+    )]
+    idle_timeout: String,
+    /// The most connections at once. One more takes the place of the one that has waited for its client the
+    /// longest.
+    #[arg(
+        long,
+        env = "QUOTALOG_CONNECTIONS_MAX",
+        value_name = "NUMBER",
+        default_value = "10000"
+    )]
+    connections_max: String,
+}
+
 /// What a person may say about the server.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -56,12 +94,15 @@ pub(super) struct Arguments {
         default_value = "30s"
     )]
     shutdown_deadline: String,
+    #[command(flatten)]
+    connections: ConnectionArguments,
 }
 
 /// Runs the server until it is told to stop.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let database = Database::parse(&arguments.database.database)?;
     let token_file = arguments.token_file.clone();
+    let connections = &arguments.connections;
     app::run(config::Serve {
         listen: config::listen("--listen", "QUOTALOG_LISTEN", &arguments.listen)?,
         metrics_listen: arguments
@@ -70,6 +111,18 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             .map(|address| config::listen("--metrics-listen", "QUOTALOG_METRICS_LISTEN", address))
             .transpose()?,
         requests_per_caller_max: arguments.requests_per_caller_max,
+        tls: config::tls(connections.tls_cert.clone(), connections.tls_key.clone())?,
+        head_timeout: config::wait(
+            "--head-timeout",
+            "QUOTALOG_HEAD_TIMEOUT",
+            &connections.head_timeout,
+        )?,
+        idle_timeout: config::wait(
+            "--idle-timeout",
+            "QUOTALOG_IDLE_TIMEOUT",
+            &connections.idle_timeout,
+        )?,
+        connections_max: config::connections_max(&connections.connections_max)?,
         token_file: token_file.unwrap_or_else(|| database.token_file()),
         database,
         admin_token: config::admin_token()?,

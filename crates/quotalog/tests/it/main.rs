@@ -7,6 +7,7 @@
 
 mod architecture;
 mod cli;
+mod connections;
 mod faults;
 mod http;
 mod kill;
@@ -15,4 +16,5 @@ mod secrets;
 mod shutdown;
 mod start;
 mod support;
+mod tls;
 mod two_servers;

@@ -485,7 +485,8 @@ async fn two_authorization_lines_are_none() {
 #[tokio::test]
 async fn slow_half_requests_disturb_nobody() {
     let site = Site::new();
-    let server = server(&site).await;
+    let server = site.serve_with(|command| command.env("QUOTALOG_HEAD_TIMEOUT", "1d"));
+    server.set(PAIR, "daily", 1_000_000).await;
     let whole = with_body("POST", CONSUME, ADMIN, br#"{"amount":2}"#);
     // Cut in the method, the head, and the body.
     let mut halves = Vec::new();

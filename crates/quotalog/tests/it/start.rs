@@ -285,6 +285,13 @@ fn a_wrong_setting_is_one_line_that_says_what_to_change() {
     check("--idempotency-retention", "1.5h", "36h");
     check("--shutdown-delay", "5", "30s");
     check("--shutdown-deadline", "", "30s");
+    check("--head-timeout", "0s", "at least 1s");
+    check("--head-timeout", "10", "30s");
+    check("--idle-timeout", "0d", "at least 1s");
+    check("--connections-max", "0", "from 1 on");
+    check("--connections-max", "many", "from 1 on");
+    check("--tls-cert", "cert.pem", "--tls-key (QUOTALOG_TLS_KEY)");
+    check("--tls-key", "key.pem", "--tls-cert (QUOTALOG_TLS_CERT)");
     check("--log-level", "loud", "error, warn, info, debug, trace");
     check("--log-format", "xml", "text, json");
 }

@@ -6,3 +6,4 @@ pub(crate) mod load;
 pub(crate) mod log;
 pub(crate) mod raw;
 pub(crate) mod server;
+pub(crate) mod tls;

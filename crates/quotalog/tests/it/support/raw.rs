@@ -85,6 +85,16 @@ impl RawConnection {
         assert!(answer.is_none(), "{answer:?}");
     }
 
+    /// Everything until the server closes the connection.
+    pub(crate) fn ends(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        match self.stream.read_to_end(&mut bytes) {
+            Ok(_) => {}
+            Err(error) => assert!(is_closed(error.kind()), "{error}"),
+        }
+        bytes
+    }
+
     /// A line without its end; none at the connection's end.
     #[track_caller]
     fn line(&mut self) -> Option<String> {

@@ -14,6 +14,7 @@ use hyper::client::conn::http1::SendRequest;
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use tempfile::TempDir;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::answer::Answer;
@@ -35,7 +36,7 @@ pub(crate) struct Server {
 }
 
 /// When a wait is given up as a failure; nothing is measured by it.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One connection to a server.
 pub(crate) struct Connection {
@@ -170,8 +171,9 @@ impl Server {
                 server.child.wait()
             );
             let line = server.printed[before..].trim();
-            if let Some(url) = line.strip_prefix("quotalog listens on http://") {
-                server.address = url.parse().unwrap();
+            if let Some(url) = line.strip_prefix("quotalog listens on ") {
+                let (_scheme, address) = url.split_once("://").unwrap();
+                server.address = address.parse().unwrap();
                 // What it prints later must not fill the pipe.
                 std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
                 return server;
@@ -239,7 +241,12 @@ impl Drop for Server {
 
 impl Connection {
     pub(crate) async fn open(address: SocketAddr) -> std::io::Result<Self> {
-        let stream = TcpStream::connect(address).await?;
+        Self::over(TcpStream::connect(address).await?).await
+    }
+
+    pub(crate) async fn over(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    ) -> std::io::Result<Self> {
         let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(std::io::Error::other)?;
