@@ -9,7 +9,9 @@ use quotalog_ledger::Ledger;
 
 use crate::front::FrontLayer;
 use crate::problem::Problem;
-use crate::routes::{consume, health, policy, problems, reset, tokens, user_quotas};
+use crate::routes::{
+    batch, consume, defaults, health, policy, problems, refund, reset, tokens, user_quotas,
+};
 
 /// What the routes work with.
 #[derive(Clone)]
@@ -40,6 +42,7 @@ impl Draining {
 /// The whole HTTP interface.
 pub fn router(app: App) -> Router {
     let one_policy = put(policy::set).get(policy::check).delete(policy::delete);
+    let one_default = put(defaults::set).delete(defaults::delete);
     Router::new()
         .route("/quotas/{user_id}", get(user_quotas::list))
         .route("/quotas/{user_id}/{resource}", one_policy)
@@ -47,7 +50,10 @@ pub fn router(app: App) -> Router {
             "/quotas/{user_id}/{resource}/consume",
             post(consume::consume),
         )
+        .route("/quotas/{user_id}/{resource}/refund", post(refund::refund))
         .route("/quotas/{user_id}/{resource}/reset", post(reset::reset))
+        .route("/consume", post(batch::consume))
+        .route("/defaults/{resource}", one_default)
         .route("/tokens", post(tokens::create).get(tokens::list))
         .route("/tokens/{id}", delete(tokens::revoke))
         .route("/healthz", get(health::alive))

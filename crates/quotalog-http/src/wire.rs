@@ -1,7 +1,7 @@
 //! The shapes of answers in JSON. The domain's types know nothing of them.
 
 use quotalog_auth::TokenRecord;
-use quotalog_domain::{Quota, Source};
+use quotalog_domain::{DefaultPolicy, Quota, Source};
 
 use crate::instant::Instant;
 
@@ -18,6 +18,22 @@ pub(crate) struct QuotaBody<'a> {
     window_start: Instant,
     reset_at: Instant,
     source: &'static str,
+    created_at: Instant,
+    updated_at: Instant,
+}
+
+/// The quotas of a batch, item by item.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct BatchBody<'a> {
+    pub(crate) quotas: Vec<QuotaBody<'a>>,
+}
+
+/// The default of a resource.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct DefaultBody<'a> {
+    resource: &'a str,
+    window: &'static str,
+    limit_count: u64,
     created_at: Instant,
     updated_at: Instant,
 }
@@ -75,6 +91,18 @@ impl<'a> From<&'a Quota> for QuotaBody<'a> {
             },
             created_at: Instant(quota.policy.created_at),
             updated_at: Instant(quota.policy.updated_at),
+        }
+    }
+}
+
+impl<'a> From<&'a DefaultPolicy> for DefaultBody<'a> {
+    fn from(default: &'a DefaultPolicy) -> Self {
+        Self {
+            resource: default.resource.as_str(),
+            window: default.policy.window.as_str(),
+            limit_count: default.policy.limit.get(),
+            created_at: Instant(default.policy.created_at),
+            updated_at: Instant(default.policy.updated_at),
         }
     }
 }

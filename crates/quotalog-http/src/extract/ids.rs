@@ -11,7 +11,8 @@ use crate::problem::Problem;
 /// The user of `/quotas/{user_id}…`, and the resource of `/quotas/{user_id}/{resource}…`.
 pub(crate) struct RawPair(Exchange);
 
-/// The id of `/tokens/{id}` or the name of `/problems/{name}`.
+/// The id of `/tokens/{id}`, the resource of `/defaults/{resource}` or the name of
+/// `/problems/{name}`.
 pub(crate) struct RawName(Exchange);
 
 impl RawPair {
@@ -40,6 +41,11 @@ impl RawName {
     /// The name as the caller wrote it.
     pub(crate) fn as_str(&self) -> &str {
         self.0.segment(1)
+    }
+
+    /// The resource of this name, or its fault.
+    pub(crate) fn checked_resource(&self, faults: &mut Faults) -> Option<Resource> {
+        faults.check("resource", Resource::try_from(self.as_str()))
     }
 }
 

@@ -4,8 +4,10 @@
 //! systems, or which attack, the test keeps out.
 
 mod attacks;
+mod batch;
 mod bodies;
 mod consume;
+mod defaults;
 mod faults;
 mod idempotency;
 mod lists;
@@ -15,5 +17,6 @@ mod policies;
 mod problems;
 mod races;
 mod ratelimit;
+mod refund;
 mod tokens;
 mod windows;
