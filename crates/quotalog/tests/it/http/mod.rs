@@ -18,5 +18,6 @@ mod problems;
 mod races;
 mod ratelimit;
 mod refund;
+mod roles;
 mod tokens;
 mod windows;

@@ -174,6 +174,15 @@ async fn an_unknown_path_is_not_found_and_a_slash_at_the_end_makes_one() {
         "/quotas/u/r/",
         "/quotas/u/r/consume/",
         "/quotas/u/r/reset/",
+        "/quotas/u/r/refund/",
+        "/quotas//r/refund",
+        "/consume/",
+        "/Consume",
+        "/%63onsume",
+        "/defaults/",
+        "/defaults/r/",
+        "/defaults/r/s",
+        "/defaults//r",
         "/quotas/u//consume",
         "/quotas//r/consume",
         "/quotas///consume",
@@ -208,7 +217,7 @@ async fn an_unknown_path_is_not_found_and_a_slash_at_the_end_makes_one() {
 async fn a_wrong_method_is_told_the_right_ones_and_counts_nothing() {
     let app = TestApp::new().await;
     app.policy("hourly", 5).await;
-    let routes: [(&str, &[Method]); 9] = [
+    let routes: [(&str, &[Method]); 12] = [
         ("/quotas/u", &[Method::GET, Method::HEAD]),
         (
             "/quotas/u/r",
@@ -216,6 +225,9 @@ async fn a_wrong_method_is_told_the_right_ones_and_counts_nothing() {
         ),
         ("/quotas/u/r/consume", &[Method::POST]),
         ("/quotas/u/r/reset", &[Method::POST]),
+        ("/quotas/u/r/refund", &[Method::POST]),
+        ("/consume", &[Method::POST]),
+        ("/defaults/r", &[Method::PUT, Method::DELETE]),
         ("/tokens", &[Method::GET, Method::HEAD, Method::POST]),
         ("/tokens/x", &[Method::DELETE]),
         ("/healthz", &[Method::GET, Method::HEAD]),
