@@ -1,5 +1,7 @@
 //! A quota as it is answered: policy and usage of a pair at one instant.
 
+use std::cmp::Ordering;
+
 use crate::{Limit, Pair, Policy, Revision, Timestamp, Usage, Window, WindowSpan};
 
 /// Whose policy serves a pair.
@@ -72,6 +74,21 @@ impl Quota {
     #[must_use]
     pub fn reset_in_s(&self) -> u64 {
         self.at.seconds_until(self.span().reset_at)
+    }
+
+    /// Whether at least `percent` of the limit is used.
+    #[must_use]
+    pub fn is_used_to(&self, percent: u8) -> bool {
+        // Neither product overflows: both factors have at most 64 bits.
+        let used = u128::from(self.usage).saturating_mul(100);
+        used >= u128::from(percent).saturating_mul(u128::from(self.limit().get()))
+    }
+
+    /// Compares the used parts of two limits, exactly: 2 of 3 is more than 666 of 1000.
+    #[must_use]
+    pub fn cmp_used_part(&self, other: &Self) -> Ordering {
+        let product = |usage: u64, limit: u64| u128::from(usage).saturating_mul(u128::from(limit));
+        product(self.usage, other.limit().get()).cmp(&product(other.usage, self.limit().get()))
     }
 
     /// The revision of the pair's own policy; `None` where a default serves it.

@@ -1,13 +1,13 @@
 //! Pages of lists: each walks its index from where the last page ended, and stops when it is full.
 
 use quotalog_auth::TokenRecord;
-use quotalog_domain::{Pair, Quota, Resource, Source, UserId};
-use quotalog_ledger::store::{Listed, Page, TokenOrder};
-use rusqlite::{OptionalExtension as _, Result};
+use quotalog_domain::{DefaultPolicy, Pair, Quota, Resource, Source, Timestamp, UserId};
+use quotalog_ledger::store::{Listed, Page, TokenOrder, UsageEntry, UsageRange};
+use rusqlite::{OptionalExtension as _, Result, Row};
 
 use crate::quota::{Pairs, held};
-use crate::row;
 use crate::tx::Tx;
+use crate::{instant, row};
 
 // The two halves share no resource, and each is in the order of an index, so that they are merged as they
 // are read. A default counts where the user has a usage row, of whatever day.
@@ -23,6 +23,15 @@ const USER_RESOURCES: &str = "\
 const COUNTED: &str = "SELECT 1 FROM quota_usage WHERE user_id = ?1 AND resource = ?2 LIMIT 1";
 const TOKENS: &str = "SELECT place, id, role, user_id, name, created_at, expires_at \
      FROM quotalog_tokens WHERE place > ?1 ORDER BY place";
+
+const USAGE: &str = "SELECT id, window_start, usage FROM quota_usage \
+     WHERE user_id = ?1 AND resource = ?2 AND window_start >= ?3 AND window_start < ?4 \
+     ORDER BY window_start DESC";
+const DEFAULTS: &str = "SELECT id, resource, window, limit_count, created_at, updated_at \
+     FROM quotalog_defaults WHERE resource > ?1 ORDER BY resource";
+
+/// A colon comes after every digit.
+const AFTER_EVERY_INSTANT: &str = ":";
 
 /// The user's policies, and the pairs that were counted under a default, by resource.
 pub(crate) fn user_quotas(
@@ -55,10 +64,67 @@ pub(crate) fn user_quotas(
         }
         entries.push(quota);
     }
-    Ok(Listed {
-        entries,
-        next: None,
-    })
+    Ok(end(entries))
+}
+
+/// The pair's usage rows of `range`, newest first.
+pub(crate) fn usage(
+    tx: &Tx<'_>,
+    pair: &Pair,
+    range: UsageRange,
+    page: &Page<Timestamp>,
+) -> Result<Listed<UsageEntry, Timestamp>> {
+    let from = range.from.map_or_else(String::new, at_or_after);
+    let to = match (range.to.map(at_or_after), page.after.map(instant::to_text)) {
+        (Some(to), Some(after)) => to.min(after),
+        (Some(to), None) | (None, Some(to)) => to,
+        (None, None) => AFTER_EVERY_INSTANT.to_owned(),
+    };
+    let mut usage = tx.connection.prepare_cached(USAGE)?;
+    let ids = (pair.user_id.as_str(), pair.resource.as_str());
+    let mut rows = usage.query((ids.0, ids.1, from, to))?;
+    let mut entries: Vec<UsageEntry> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let Some((window_start, usage)) = held(tx, "quota_usage", row, |row| row::usage(row, 1))?
+        else {
+            continue;
+        };
+        if entries.len() == page.len_max {
+            return Ok(more(entries, |entry| entry.window_start));
+        }
+        entries.push(UsageEntry {
+            window_start,
+            usage,
+        });
+    }
+    Ok(end(entries))
+}
+
+/// The defaults, by resource.
+pub(crate) fn defaults(
+    tx: &Tx<'_>,
+    page: &Page<Resource>,
+) -> Result<Listed<DefaultPolicy, Resource>> {
+    let mut defaults = tx.connection.prepare_cached(DEFAULTS)?;
+    let after = page.after.as_ref().map_or("", Resource::as_str);
+    let mut rows = defaults.query([after])?;
+    let mut entries: Vec<DefaultPolicy> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let read = |row: &Row<'_>| {
+            Ok(DefaultPolicy {
+                resource: row::resource(row, 1)?,
+                policy: row::policy(row, 2)?,
+            })
+        };
+        let Some(default) = held(tx, "quotalog_defaults", row, read)? else {
+            continue;
+        };
+        if entries.len() == page.len_max {
+            return Ok(more(entries, |default| default.resource.clone()));
+        }
+        entries.push(default);
+    }
+    Ok(end(entries))
 }
 
 /// The tokens, oldest first.
@@ -83,16 +149,30 @@ pub(crate) fn tokens(
         entries.push(token);
         last = Some(TokenOrder(row.get(0)?));
     }
-    Ok(Listed {
-        entries,
-        next: None,
-    })
+    Ok(end(entries))
 }
 
 fn counted(tx: &Tx<'_>, pair: &Pair) -> Result<bool> {
     let mut counted = tx.connection.prepare_cached(COUNTED)?;
     let ids = (pair.user_id.as_str(), pair.resource.as_str());
     Ok(counted.query_row(ids, |_| Ok(())).optional()?.is_some())
+}
+
+/// The text of the first second that does not lie before `instant`: rows are named by whole seconds.
+fn at_or_after(instant: Timestamp) -> String {
+    let second = instant.floor_to_s();
+    instant::to_text(if second < instant {
+        second.plus_s(1)
+    } else {
+        second
+    })
+}
+
+fn end<T, Key>(entries: Vec<T>) -> Listed<T, Key> {
+    Listed {
+        entries,
+        next: None,
+    }
 }
 
 fn more<T, Key>(entries: Vec<T>, key: impl FnOnce(&T) -> Key) -> Listed<T, Key> {

@@ -1,10 +1,11 @@
 //! The ports of the ledger, each as one piece of work for the writer or a reader.
 
 use quotalog_auth::{Caller, Credential, NewToken, TokenHash, TokenId, TokenRecord};
-use quotalog_domain::{Pair, Quota, Resource, UserId};
+use quotalog_domain::{DefaultPolicy, Pair, Quota, Resource, Timestamp, UserId};
 use quotalog_ledger::store::{
-    Administer, Batch, Commit, ExpiryPassed, Judged, Listed, Page, Publish, Read, Retention,
-    StoreError, StoreFuture, TokenOrder, Verdict,
+    Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ExpiryPassed, Judged, Listed,
+    Page, Publish, QuotaFilter, Read, Retention, StoreError, StoreFuture, TokenOrder, UsageEntry,
+    UsageRange, Verdict,
 };
 
 use crate::fault::before_commit;
@@ -44,6 +45,64 @@ impl Read for SqliteStore {
         page: Page<Resource>,
     ) -> StoreFuture<'_, Judged<Listed<Quota, Resource>>> {
         self.read(move |tx| judged(tx, &credential, |tx| list::user_quotas(tx, &user_id, &page)))
+    }
+
+    fn quotas(
+        &self,
+        _credential: Credential,
+        _filter: QuotaFilter,
+        _page: Page<Pair>,
+    ) -> StoreFuture<'_, Judged<Listed<Quota, Pair>>> {
+        unimplemented!()
+    }
+
+    fn fullest(
+        &self,
+        _credential: Credential,
+        _filter: QuotaFilter,
+        _len_max: usize,
+    ) -> StoreFuture<'_, Judged<Vec<Quota>>> {
+        unimplemented!()
+    }
+
+    fn usage_history(
+        &self,
+        credential: Credential,
+        pair: Pair,
+        range: UsageRange,
+        page: Page<Timestamp>,
+    ) -> StoreFuture<'_, Judged<Listed<UsageEntry, Timestamp>>> {
+        self.read(move |tx| judged(tx, &credential, |tx| list::usage(tx, &pair, range, &page)))
+    }
+
+    fn default_policy(
+        &self,
+        credential: Credential,
+        resource: Resource,
+    ) -> StoreFuture<'_, Judged<Option<DefaultPolicy>>> {
+        self.read(move |tx| {
+            judged(tx, &credential, |tx| {
+                let policy = quota::default_of(tx, &resource)?;
+                Ok(policy.map(|policy| DefaultPolicy { resource, policy }))
+            })
+        })
+    }
+
+    fn defaults(
+        &self,
+        credential: Credential,
+        page: Page<Resource>,
+    ) -> StoreFuture<'_, Judged<Listed<DefaultPolicy, Resource>>> {
+        self.read(move |tx| judged(tx, &credential, |tx| list::defaults(tx, &page)))
+    }
+
+    fn audit(
+        &self,
+        _credential: Credential,
+        _filter: AuditFilter,
+        _page: Page<AuditId>,
+    ) -> StoreFuture<'_, Judged<Listed<AuditEntry, AuditId>>> {
+        unimplemented!()
     }
 
     fn tokens(
@@ -95,6 +154,10 @@ impl Administer for SqliteStore {
             publish().map_err(|error| StoreError::Internal(Box::new(error)))?;
             Ok(true)
         })
+    }
+
+    fn erase_user(&self, _credential: Credential, _user_id: UserId) -> StoreFuture<'_, Judged<()>> {
+        unimplemented!()
     }
 
     fn prune_step(&self, retention: Retention, rows_max: u32) -> StoreFuture<'_, u32> {
