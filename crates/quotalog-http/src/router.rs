@@ -10,7 +10,8 @@ use quotalog_ledger::Ledger;
 use crate::front::FrontLayer;
 use crate::problem::Problem;
 use crate::routes::{
-    batch, consume, defaults, health, policy, problems, refund, reset, tokens, user_quotas,
+    audit, batch, consume, defaults, health, policy, problems, quotas, refund, reset, tokens,
+    usage, user_quotas,
 };
 
 /// What the routes work with.
@@ -42,9 +43,13 @@ impl Draining {
 /// The whole HTTP interface.
 pub fn router(app: App) -> Router {
     let one_policy = put(policy::set).get(policy::check).delete(policy::delete);
-    let one_default = put(defaults::set).delete(defaults::delete);
+    let one_default = put(defaults::set)
+        .get(defaults::get)
+        .delete(defaults::delete);
+    let one_user = get(user_quotas::list).delete(user_quotas::erase);
     Router::new()
-        .route("/quotas/{user_id}", get(user_quotas::list))
+        .route("/quotas", get(quotas::list))
+        .route("/quotas/{user_id}", one_user)
         .route("/quotas/{user_id}/{resource}", one_policy)
         .route(
             "/quotas/{user_id}/{resource}/consume",
@@ -52,8 +57,11 @@ pub fn router(app: App) -> Router {
         )
         .route("/quotas/{user_id}/{resource}/refund", post(refund::refund))
         .route("/quotas/{user_id}/{resource}/reset", post(reset::reset))
+        .route("/quotas/{user_id}/{resource}/usage", get(usage::list))
         .route("/consume", post(batch::consume))
+        .route("/defaults", get(defaults::list))
         .route("/defaults/{resource}", one_default)
+        .route("/audit", get(audit::list))
         .route("/tokens", post(tokens::create).get(tokens::list))
         .route("/tokens/{id}", delete(tokens::revoke))
         .route("/healthz", get(health::alive))

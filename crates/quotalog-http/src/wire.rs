@@ -1,7 +1,9 @@
 //! The shapes of answers in JSON. The domain's types know nothing of them.
 
 use quotalog_auth::TokenRecord;
-use quotalog_domain::{DefaultPolicy, Quota, Source};
+use quotalog_domain::{DefaultPolicy, Quota, Resource, Source, UserId};
+use quotalog_ledger::store::{AuditEntry, Fact, Facts, UsageEntry};
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 use crate::instant::Instant;
 
@@ -45,6 +47,68 @@ pub(crate) struct UserQuotasBody<'a> {
     pub(crate) quotas: Vec<QuotaBody<'a>>,
     pub(crate) next_cursor: Option<String>,
 }
+
+/// A page of all users' quotas.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct QuotasBody<'a> {
+    pub(crate) quotas: Vec<QuotaBody<'a>>,
+    pub(crate) next_cursor: Option<String>,
+}
+
+/// A page of a pair's usage rows.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct UsageBody<'a> {
+    pub(crate) user_id: &'a str,
+    pub(crate) resource: &'a str,
+    pub(crate) windows: Vec<UsageRowBody>,
+    pub(crate) next_cursor: Option<String>,
+}
+
+/// A usage row.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct UsageRowBody {
+    window_start: Instant,
+    usage: u64,
+}
+
+/// A page of defaults.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct DefaultsBody<'a> {
+    pub(crate) defaults: Vec<DefaultBody<'a>>,
+    pub(crate) next_cursor: Option<String>,
+}
+
+/// A page of the audit.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct AuditBody<'a> {
+    pub(crate) entries: Vec<AuditEntryBody<'a>>,
+    pub(crate) next_cursor: Option<String>,
+}
+
+/// An entry of the audit.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct AuditEntryBody<'a> {
+    id: i64,
+    at: Instant,
+    actor: ActorBody<'a>,
+    action: &'static str,
+    user_id: Option<&'a str>,
+    resource: Option<&'a str>,
+    before: Option<FactsBody<'a>>,
+    after: Option<FactsBody<'a>>,
+}
+
+/// Who did it.
+#[derive(Debug, serde::Serialize)]
+struct ActorBody<'a> {
+    kind: &'static str,
+    id: &'a str,
+    name: Option<&'a str>,
+}
+
+/// What a thing was, as an object.
+#[derive(Debug)]
+struct FactsBody<'a>(&'a Facts);
 
 /// A token; its secret only in the answer to its making.
 #[derive(Debug, serde::Serialize)]
@@ -112,10 +176,52 @@ impl<'a> From<&'a TokenRecord> for TokenBody<'a> {
         Self {
             id: token.id.as_str(),
             role: token.role.kind().as_str(),
-            user_id: token.user_id().map(quotalog_domain::UserId::as_str),
+            user_id: token.user_id().map(UserId::as_str),
             name: token.name.as_ref().map(quotalog_auth::TokenName::as_str),
             created_at: Instant(token.created_at),
             expires_at: token.expires_at.map(Instant),
         }
+    }
+}
+
+impl From<&UsageEntry> for UsageRowBody {
+    fn from(row: &UsageEntry) -> Self {
+        Self {
+            window_start: Instant(row.window_start),
+            usage: row.usage,
+        }
+    }
+}
+
+impl<'a> From<&'a AuditEntry> for AuditEntryBody<'a> {
+    fn from(entry: &'a AuditEntry) -> Self {
+        Self {
+            id: entry.id.0,
+            at: Instant(entry.at),
+            actor: ActorBody {
+                kind: entry.actor.kind.as_str(),
+                id: &entry.actor.id,
+                name: entry.actor.name.as_deref(),
+            },
+            action: entry.action.as_str(),
+            user_id: entry.user_id.as_ref().map(UserId::as_str),
+            resource: entry.resource.as_ref().map(Resource::as_str),
+            before: entry.before.as_ref().map(FactsBody),
+            after: entry.after.as_ref().map(FactsBody),
+        }
+    }
+}
+
+impl Serialize for FactsBody<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        for (name, fact) in self.0.iter() {
+            match fact {
+                Fact::Text(text) => object.serialize_entry(name, text)?,
+                Fact::Number(number) => object.serialize_entry(name, number)?,
+                Fact::Null => object.serialize_entry(name, &())?,
+            }
+        }
+        object.end()
     }
 }

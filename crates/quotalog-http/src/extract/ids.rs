@@ -21,6 +21,11 @@ impl RawPair {
         self.0.segment(1)
     }
 
+    /// The resource as the caller wrote it.
+    pub(crate) fn resource(&self) -> &str {
+        self.0.segment(2)
+    }
+
     /// The user, or its fault.
     pub(crate) fn checked_user_id(&self, faults: &mut Faults) -> Option<UserId> {
         faults.check("user_id", UserId::try_from(self.user_id()))
@@ -29,7 +34,7 @@ impl RawPair {
     /// The pair, or the faults of both its ids.
     pub(crate) fn checked(&self, faults: &mut Faults) -> Option<Pair> {
         let user_id = self.checked_user_id(faults);
-        let resource = faults.check("resource", Resource::try_from(self.0.segment(2)));
+        let resource = faults.check("resource", Resource::try_from(self.resource()));
         Some(Pair {
             user_id: user_id?,
             resource: resource?,
