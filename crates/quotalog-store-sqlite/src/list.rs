@@ -7,19 +7,12 @@ use rusqlite::{OptionalExtension as _, Result, Row};
 
 use crate::quota::{Pairs, held};
 use crate::tx::Tx;
+use crate::walk::{Among, Walk};
 use crate::{instant, row};
 
-// The two halves share no resource, and each is in the order of an index, so that they are merged as they
-// are read. A default counts where the user has a usage row, of whatever day.
-const USER_RESOURCES: &str = "\
-    SELECT id, resource FROM quota_policies WHERE user_id = ?1 AND resource > ?2 \
-    UNION ALL \
-    SELECT id, resource FROM quotalog_defaults AS defaults WHERE resource > ?2 \
-     AND EXISTS (SELECT 1 FROM quota_usage AS counted \
-      WHERE counted.user_id = ?1 AND counted.resource = defaults.resource) \
-     AND NOT EXISTS (SELECT 1 FROM quota_policies AS own \
-      WHERE own.user_id = ?1 AND own.resource = defaults.resource) \
-    ORDER BY 2";
+/// Pairs of one page: some ten milliseconds of a reader's time.
+const PAIRS_LOOKED_AT_MAX: usize = 5_000;
+
 const COUNTED: &str = "SELECT 1 FROM quota_usage WHERE user_id = ?1 AND resource = ?2 LIMIT 1";
 const TOKENS: &str = "SELECT place, id, role, user_id, name, created_at, expires_at \
      FROM quotalog_tokens WHERE place > ?1 ORDER BY place";
@@ -39,32 +32,67 @@ pub(crate) fn user_quotas(
     user_id: &UserId,
     page: &Page<Resource>,
 ) -> Result<Listed<Quota, Resource>> {
+    let after = page.after.as_ref().map(|resource| Pair {
+        user_id: user_id.clone(),
+        resource: resource.clone(),
+    });
+    let walk = Walk::new(tx, Among::OfUser(user_id), after.as_ref())?;
+    let listed = served(tx, walk, |_| true, page.len_max, usize::MAX)?;
+    Ok(Listed {
+        entries: listed.entries,
+        next: listed.next.map(|pair| pair.resource),
+    })
+}
+
+/// The quotas that are wanted, of one resource or of all, by pair. A page looks at no more than
+/// [`PAIRS_LOOKED_AT_MAX`] pairs.
+pub(crate) fn quotas(
+    tx: &Tx<'_>,
+    resource: Option<&Resource>,
+    wanted: impl Fn(&Quota) -> bool,
+    page: &Page<Pair>,
+) -> Result<Listed<Quota, Pair>> {
+    let among = resource.map_or(Among::All, Among::OfResource);
+    let walk = Walk::new(tx, among, page.after.as_ref())?;
+    served(tx, walk, wanted, page.len_max, PAIRS_LOOKED_AT_MAX)
+}
+
+/// The quotas of a walk that are wanted: of pairs with a policy, and of those counted under a default.
+fn served(
+    tx: &Tx<'_>,
+    mut walk: Walk<'_>,
+    wanted: impl Fn(&Quota) -> bool,
+    len_max: usize,
+    looked_at_max: usize,
+) -> Result<Listed<Quota, Pair>> {
     let mut pairs = Pairs::new(tx.connection, tx.now)?;
-    let mut entries = Vec::new();
-    let mut resources = tx.connection.prepare_cached(USER_RESOURCES)?;
-    // No resource is empty, so the first page starts after the empty one.
-    let after = page.after.as_ref().map_or("", Resource::as_str);
-    let mut rows = resources.query((user_id.as_str(), after))?;
-    while let Some(row) = rows.next()? {
-        let resource = held(tx, "quota_policies", row, |row| row::resource(row, 1))?;
-        let Some(resource) = resource else { continue };
-        let pair = Pair {
-            user_id: user_id.clone(),
-            resource,
-        };
-        let Some(quota) = pairs.quota(tx, pair)? else {
-            continue;
-        };
-        // A default also stands in for a policy that is passed over, but only where it was counted.
-        if quota.source == Source::Default && !counted(tx, &quota.pair)? {
-            continue;
+    let mut entries: Vec<Quota> = Vec::new();
+    let mut looked_at = 0;
+    while let Some(pair) = walk.next(tx)? {
+        if let Some(quota) = pairs.quota(tx, pair.clone())?
+            && wanted(&quota)
+            && is_known(tx, &quota)?
+        {
+            if entries.len() == len_max {
+                return Ok(more(entries, |quota| quota.pair.clone()));
+            }
+            entries.push(quota);
         }
-        if entries.len() == page.len_max {
-            return Ok(more(entries, |quota: &Quota| quota.pair.resource.clone()));
+        looked_at += 1;
+        if looked_at >= looked_at_max {
+            let next = Some(pair);
+            return Ok(Listed { entries, next });
         }
-        entries.push(quota);
     }
     Ok(end(entries))
+}
+
+/// A default also stands in for a policy that is passed over, but only where it was counted.
+pub(crate) fn is_known(tx: &Tx<'_>, quota: &Quota) -> Result<bool> {
+    match quota.source {
+        Source::Policy => Ok(true),
+        Source::Default => counted(tx, &quota.pair),
+    }
 }
 
 /// The pair's usage rows of `range`, newest first.
@@ -168,14 +196,14 @@ fn at_or_after(instant: Timestamp) -> String {
     })
 }
 
-fn end<T, Key>(entries: Vec<T>) -> Listed<T, Key> {
+pub(crate) fn end<T, Key>(entries: Vec<T>) -> Listed<T, Key> {
     Listed {
         entries,
         next: None,
     }
 }
 
-fn more<T, Key>(entries: Vec<T>, key: impl FnOnce(&T) -> Key) -> Listed<T, Key> {
+pub(crate) fn more<T, Key>(entries: Vec<T>, key: impl FnOnce(&T) -> Key) -> Listed<T, Key> {
     let next = entries.last().map(key);
     Listed { entries, next }
 }

@@ -12,7 +12,7 @@ use crate::fault::before_commit;
 use crate::quota::{self, Pairs};
 use crate::store::SqliteStore;
 use crate::tx::Tx;
-use crate::{batch, list, prune, token};
+use crate::{audit, batch, erase, fullest, list, prune, token};
 
 impl Commit for SqliteStore {
     fn commit(&self, batch: Batch) -> StoreFuture<'_, Vec<Verdict>> {
@@ -49,20 +49,25 @@ impl Read for SqliteStore {
 
     fn quotas(
         &self,
-        _credential: Credential,
-        _filter: QuotaFilter,
-        _page: Page<Pair>,
+        credential: Credential,
+        filter: QuotaFilter,
+        page: Page<Pair>,
     ) -> StoreFuture<'_, Judged<Listed<Quota, Pair>>> {
-        unimplemented!()
+        self.read(move |tx| {
+            judged(tx, &credential, |tx| {
+                let wanted = |quota: &Quota| filter.admits(quota);
+                list::quotas(tx, filter.resource.as_ref(), wanted, &page)
+            })
+        })
     }
 
     fn fullest(
         &self,
-        _credential: Credential,
-        _filter: QuotaFilter,
-        _len_max: usize,
+        credential: Credential,
+        filter: QuotaFilter,
+        len_max: usize,
     ) -> StoreFuture<'_, Judged<Vec<Quota>>> {
-        unimplemented!()
+        Box::pin(fullest::find(self, credential, filter, len_max))
     }
 
     fn usage_history(
@@ -98,11 +103,11 @@ impl Read for SqliteStore {
 
     fn audit(
         &self,
-        _credential: Credential,
-        _filter: AuditFilter,
-        _page: Page<AuditId>,
+        credential: Credential,
+        filter: AuditFilter,
+        page: Page<AuditId>,
     ) -> StoreFuture<'_, Judged<Listed<AuditEntry, AuditId>>> {
-        unimplemented!()
+        self.read(move |tx| judged(tx, &credential, |tx| audit::page(tx, &filter, &page)))
     }
 
     fn tokens(
@@ -132,7 +137,7 @@ impl Administer for SqliteStore {
         token: NewToken,
     ) -> StoreFuture<'_, Judged<Result<TokenRecord, ExpiryPassed>>> {
         self.write(move |tx| {
-            judged(tx, &credential, |tx| token::insert(tx, token))
+            judged(tx, &credential, |tx| token::insert(tx, &credential, token))
                 .map(|judged| judged.map(|record| record.ok_or(ExpiryPassed)))
                 .map_err(before_commit)
         })
@@ -140,7 +145,7 @@ impl Administer for SqliteStore {
 
     fn revoke_token(&self, credential: Credential, id: TokenId) -> StoreFuture<'_, Judged<bool>> {
         self.write(move |tx| {
-            judged(tx, &credential, |tx| token::delete(tx, &id)).map_err(before_commit)
+            judged(tx, &credential, |tx| token::delete(tx, &credential, &id)).map_err(before_commit)
         })
     }
 
@@ -149,15 +154,17 @@ impl Administer for SqliteStore {
             if token::has_valid_admin(tx).map_err(before_commit)? {
                 return Ok(false);
             }
-            let stored = token::insert(tx, token).map_err(before_commit)?;
+            // Whoever starts the server holds the database.
+            let stored = token::insert(tx, &Credential::CommandLine, token);
+            let stored = stored.map_err(before_commit)?;
             stored.ok_or_else(|| StoreError::Internal(Box::new(ExpiryPassed)))?;
             publish().map_err(|error| StoreError::Internal(Box::new(error)))?;
             Ok(true)
         })
     }
 
-    fn erase_user(&self, _credential: Credential, _user_id: UserId) -> StoreFuture<'_, Judged<()>> {
-        unimplemented!()
+    fn erase_user(&self, credential: Credential, user_id: UserId) -> StoreFuture<'_, Judged<()>> {
+        Box::pin(erase::user(self, credential, user_id))
     }
 
     fn prune_step(&self, retention: Retention, rows_max: u32) -> StoreFuture<'_, u32> {
@@ -166,7 +173,7 @@ impl Administer for SqliteStore {
 }
 
 /// What `work` answers, if the credential holds in the same transaction.
-fn judged<T>(
+pub(crate) fn judged<T>(
     tx: &Tx<'_>,
     credential: &Credential,
     work: impl FnOnce(&Tx<'_>) -> rusqlite::Result<T>,

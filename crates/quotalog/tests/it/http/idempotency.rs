@@ -65,7 +65,7 @@ async fn a_replay_is_the_kept_answer_whatever_happened_since() {
     let retention = Retention {
         usage_s: 1,
         idempotency_s: 86_400,
-        audit_s: 3 * 86_400,
+        audit_s: 400 * 86_400,
     };
     assert_ne!(app.store.prune_step(retention, 100).await.unwrap(), 0);
     assert_eq!(app.number("SELECT count(*) FROM quota_usage"), 0);
