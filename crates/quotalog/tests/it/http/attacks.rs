@@ -46,6 +46,12 @@ async fn atk_01_nothing_is_done_without_a_token_or_with_one_of_another() {
         (Method::POST, "/consume", batch),
         (Method::PUT, "/defaults/r", DAILY_10),
         (Method::DELETE, "/defaults/r", ""),
+        (Method::GET, "/defaults", ""),
+        (Method::GET, "/defaults/r", ""),
+        (Method::GET, "/quotas", ""),
+        (Method::GET, "/quotas/bob/r/usage", ""),
+        (Method::GET, "/audit", ""),
+        (Method::DELETE, "/quotas/bob", ""),
         (Method::DELETE, "/quotas/bob/r", ""),
         (Method::POST, "/tokens", r#"{"role":"admin"}"#),
         (Method::GET, "/tokens", ""),
@@ -246,6 +252,7 @@ async fn atk_11_an_id_has_at_most_255_bytes() {
     app.post(&format!("{path}/refund"), "").await.faults(&both);
     let list = app.get(&format!("/quotas/{longer}")).await;
     list.faults(&["user_id too_long"]);
+    app.get(&format!("{path}/usage")).await.faults(&both);
 
     let four_bytes = encoded("\u{1f600}");
     for (segment, fits) in [
@@ -264,6 +271,8 @@ async fn atk_11_an_id_has_at_most_255_bytes() {
         let consumed = app.post(&format!("{path}/consume"), "").await.is(200);
         assert_eq!(consumed.usage(), 1);
         app.get(&path).await.is(200);
+        let usage = app.get(&format!("{path}/usage")).await.is(200);
+        assert_eq!(usage.json()["windows"][0]["usage"], 1);
         let list = app.get(&format!("/quotas/{segment}")).await.is(200);
         assert_eq!(list.json()["quotas"][0]["usage"], 1);
         app.post(&format!("{path}/reset"), "").await.is(200);

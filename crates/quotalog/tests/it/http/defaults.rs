@@ -1,6 +1,8 @@
 //! `/defaults`: the policies that serve whoever has none of their own.
 
-use crate::support::app::TestApp;
+use serde_json::json;
+
+use crate::support::app::{TestApp, encoded};
 
 const DEFAULT: &str = "/defaults/r";
 const HOURLY_5: &str = r#"{"window":"hourly","limit_count":5}"#;
@@ -21,6 +23,7 @@ async fn a_default_is_set_changed_and_removed() {
     app.set_time("2026-11-30T18:20:00Z");
     // Setting what already holds changes nothing, not even the date.
     assert_eq!(app.put(DEFAULT, DAILY_2).await.is(200).body, expected);
+    assert_eq!(app.get(DEFAULT).await.is(200).body, expected);
     let changed = app.put(DEFAULT, HOURLY_5).await.is(200).json();
     assert_eq!(changed["window"], "hourly");
     assert_eq!(changed["created_at"], "2026-11-01T09:00:00Z");
@@ -31,8 +34,12 @@ async fn a_default_is_set_changed_and_removed() {
     for date in ["created_at", "updated_at"] {
         assert_eq!(check[date], changed[date], "the dates are the default's");
     }
+    let shown = app.get(DEFAULT).await.is(200);
+    assert_eq!(shown.json(), changed);
+    assert_eq!(shown.header("etag"), None);
     let gone = app.delete(DEFAULT).await.is(204);
     assert!(gone.body.is_empty());
+    app.get(DEFAULT).await.problem(404, "not-found");
     app.get("/quotas/u/r").await.problem(404, "not-found");
     app.delete(DEFAULT).await.problem(404, "not-found");
 }
@@ -100,10 +107,12 @@ async fn c43_a_default_is_read_strictly() {
     for id in ["..", "%2e", "a%0Ab"] {
         let path = format!("/defaults/{id}");
         app.put(&path, DAILY_2).await.faults(&["resource invalid"]);
+        app.get(&path).await.faults(&["resource invalid"]);
         app.delete(&path).await.faults(&["resource invalid"]);
     }
     let long = format!("/defaults/{}", "x".repeat(256));
     app.put(&long, DAILY_2).await.faults(&["resource too_long"]);
+    app.get(&long).await.faults(&["resource too_long"]);
     app.delete(&long).await.faults(&["resource too_long"]);
     assert_eq!(app.check().await.json()["limit_count"], 2);
 }
@@ -122,4 +131,38 @@ async fn c35_a_default_serves_its_own_resource_alone() {
         assert_eq!(check.json()["limit_count"], position + 1, "{name}");
     }
     app.get("/quotas/u/a%20b").await.problem(404, "not-found");
+}
+
+#[tokio::test]
+async fn defaults_are_listed_in_the_order_of_bytes() {
+    let app = TestApp::new().await;
+    let empty = app.get("/defaults").await.is(200);
+    let expected = json!({ "defaults": [], "next_cursor": null });
+    assert_eq!(empty.json(), expected);
+    assert_eq!(empty.header("cache-control"), Some("no-store"));
+    let names = ["10", "9", "B", "a", "a b", "é", "日本語"];
+    for name in names.iter().rev() {
+        let path = format!("/defaults/{}", encoded(name));
+        app.put(&path, HOURLY_5).await.is(200);
+    }
+    for limit in [1, 2, 6, 7, 1000] {
+        let mut met = Vec::new();
+        let mut path = format!("/defaults?limit={limit}");
+        loop {
+            let page = app.get(&path).await.is(200).json();
+            let defaults = page["defaults"].as_array().unwrap();
+            assert!((1..=limit).contains(&defaults.len()));
+            for default in defaults {
+                let name = default["resource"].as_str().unwrap().to_owned();
+                let shown = app.get(&format!("/defaults/{}", encoded(&name))).await;
+                assert_eq!(shown.is(200).json(), *default);
+                met.push(name);
+            }
+            let Some(cursor) = page["next_cursor"].as_str() else {
+                break;
+            };
+            path = format!("/defaults?cursor={cursor}&limit={limit}");
+        }
+        assert_eq!(met, names);
+    }
 }

@@ -4,13 +4,17 @@
 //! systems, or which attack, the test keeps out.
 
 mod attacks;
+mod audit;
 mod batch;
 mod bodies;
 mod consume;
 mod defaults;
+mod erasure;
 mod faults;
+mod history;
 mod idempotency;
 mod lists;
+mod near_limit;
 mod order;
 mod paths;
 mod policies;

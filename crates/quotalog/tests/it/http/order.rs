@@ -39,6 +39,9 @@ const WITHOUT_THE_STORE: &str = r#"
     POST   /consume                   unknown text HUGE    -                   401 unauthorized
     POST   /consume                   unknown json {       idempotency-key:"a  401 unauthorized
     PUT    /defaults/%00              unknown json {       -                   401 unauthorized
+    GET    /quotas?limit=%            unknown json -       -                   401 unauthorized
+    GET    /audit?user_id=..          unknown json -       -                   401 unauthorized
+    DELETE /quotas/%00                unknown json -       -                   401 unauthorized
     # Role and ownership, before the body and values.
     POST   /quotas/u/r/consume        viewer  json LARGE   -                   403 forbidden
     POST   /quotas/u/r/consume        alice   text {}      -                   403 forbidden
@@ -54,6 +57,12 @@ const WITHOUT_THE_STORE: &str = r#"
     POST   /consume                   viewer  text HUGE    -                   403 forbidden
     PUT    /defaults/%00              viewer  text LARGE   -                   403 forbidden
     DELETE /defaults/%00              viewer  json -       -                   403 forbidden
+    GET    /defaults/%00              alice   json -       -                   403 forbidden
+    GET    /defaults?limit=%          alice   json -       -                   403 forbidden
+    GET    /quotas?limit=%            alice   json -       -                   403 forbidden
+    GET    /quotas/%00/r/usage?from=x alice   json -       -                   403 forbidden
+    GET    /audit?limit=%             viewer  json -       -                   403 forbidden
+    DELETE /quotas/%00                viewer  json -       -                   403 forbidden
     # Size, type and form, in this order, before values.
     POST   /quotas/u/r/consume        admin   text LARGE   -                   413 content-too-large
     POST   /quotas/u/r/consume        admin   json LARGE   idempotency-key:"a  413 content-too-large
@@ -73,6 +82,11 @@ const WITHOUT_THE_STORE: &str = r#"
     POST   /consume                   alice   json LARGE   -                   400 malformed-request
     POST   /consume                   alice   json {"items":[{"user_id":"u"},{"x":1,"x":1}]} - 400 malformed-request
     PUT    /defaults/%00              admin   text {       -                   415 unsupported-media-type
+    # The form of a query, before its values.
+    GET    /quotas?sort=x&limit=%     admin   json -       -                   400 malformed-request
+    GET    /quotas/%00/r/usage?to=%FF admin   json -       -                   400 malformed-request
+    GET    /audit?user_id=..&%        admin   json -       -                   400 malformed-request
+    GET    /defaults?limit=0&%        admin   json -       -                   400 malformed-request
     # Whose the items are, after the body's form and before values.
     POST   /consume                   alice   json {"items":[{"user_id":"u"}]} - 403 forbidden
     POST   /consume                   alice   json {"items":[7,{"user_id":"u"}],"x":1} - 403 forbidden
@@ -98,6 +112,9 @@ const IN_THE_STORE: &str = r#"
     POST   /quotas/u/gone/consume admin json {"amount":6} -                    404 not-found
     DELETE /defaults/%00          admin json -            -                    422 validation-failed
     DELETE /defaults/gone         admin json -            -                    404 not-found
+    GET    /defaults/%00          admin json -            -                    422 validation-failed
+    GET    /defaults/gone         admin json -            -                    404 not-found
+    DELETE /quotas/%00            admin json -            -                    422 validation-failed
     # Whose the items are, before all that the store knows of them.
     POST   /consume               alice json BOTH         -                    403 forbidden
     POST   /consume               alice json ALICE        -                    404 not-found

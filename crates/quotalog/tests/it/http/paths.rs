@@ -179,6 +179,10 @@ async fn an_unknown_path_is_not_found_and_a_slash_at_the_end_makes_one() {
         "/consume/",
         "/Consume",
         "/%63onsume",
+        "/quotas/u/r/usage/",
+        "/quotas//r/usage",
+        "/audit/",
+        "/audit/1",
         "/defaults/",
         "/defaults/r/",
         "/defaults/r/s",
@@ -217,8 +221,12 @@ async fn an_unknown_path_is_not_found_and_a_slash_at_the_end_makes_one() {
 async fn a_wrong_method_is_told_the_right_ones_and_counts_nothing() {
     let app = TestApp::new().await;
     app.policy("hourly", 5).await;
-    let routes: [(&str, &[Method]); 12] = [
-        ("/quotas/u", &[Method::GET, Method::HEAD]),
+    let routes: [(&str, &[Method]); 16] = [
+        ("/quotas", &[Method::GET, Method::HEAD]),
+        ("/quotas/u", &[Method::GET, Method::HEAD, Method::DELETE]),
+        ("/quotas/u/r/usage", &[Method::GET, Method::HEAD]),
+        ("/defaults", &[Method::GET, Method::HEAD]),
+        ("/audit", &[Method::GET, Method::HEAD]),
         (
             "/quotas/u/r",
             &[Method::GET, Method::HEAD, Method::PUT, Method::DELETE],
@@ -227,7 +235,10 @@ async fn a_wrong_method_is_told_the_right_ones_and_counts_nothing() {
         ("/quotas/u/r/reset", &[Method::POST]),
         ("/quotas/u/r/refund", &[Method::POST]),
         ("/consume", &[Method::POST]),
-        ("/defaults/r", &[Method::PUT, Method::DELETE]),
+        (
+            "/defaults/r",
+            &[Method::GET, Method::HEAD, Method::PUT, Method::DELETE],
+        ),
         ("/tokens", &[Method::GET, Method::HEAD, Method::POST]),
         ("/tokens/x", &[Method::DELETE]),
         ("/healthz", &[Method::GET, Method::HEAD]),
@@ -287,6 +298,12 @@ async fn head_answers_what_get_does_without_the_body() {
         ("/quotas/u/r", 200),
         ("/quotas/u", 200),
         ("/tokens", 200),
+        ("/quotas", 200),
+        ("/quotas?sort=used_percent", 200),
+        ("/quotas/u/r/usage", 200),
+        ("/defaults", 200),
+        ("/defaults/none", 404),
+        ("/audit", 200),
         ("/healthz", 200),
         ("/readyz", 200),
         ("/problems/forbidden", 200),

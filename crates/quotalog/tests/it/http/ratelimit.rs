@@ -95,6 +95,8 @@ async fn c30_other_answers_carry_none_of_them() {
             .await
             .is(405),
         app.get("/quotas/u").await.is(200),
+        app.get("/quotas").await.is(200),
+        app.get("/quotas/u/r/usage").await.is(200),
         app.get("/healthz").await.is(200),
         app.delete("/quotas/u/r").await.is(204),
     ] {
@@ -133,9 +135,17 @@ async fn c32_nothing_about_quotas_or_tokens_is_kept_on_the_way() {
         app.post("/quotas/u/r/refund", "").await.is(200),
         app.post("/consume", "").await.is(422),
         app.delete("/defaults/none").await.is(404),
+        app.get("/quotas").await.is(200),
+        app.get("/quotas?limit=0").await.is(422),
+        app.get("/quotas/u/r/usage").await.is(200),
+        app.get("/defaults").await.is(200),
+        app.get("/defaults/none").await.is(404),
+        app.get("/audit").await.is(200),
+        anonymous("/audit").await.is(401),
         app.get("/tokens").await.is(200),
         app.post("/tokens", r#"{"role":"viewer"}"#).await.is(201),
         app.delete("/quotas/u/r").await.is(204),
+        app.delete("/quotas/u").await.is(204),
     ] {
         assert_eq!(answer.header("cache-control"), Some("no-store"));
     }

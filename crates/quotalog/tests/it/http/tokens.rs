@@ -236,6 +236,7 @@ async fn a_revoked_token_is_refused_from_the_next_request_on() {
     app.policy("hourly", 5).await;
     app.consume_amount(5).await.is(200);
     let large = " ".repeat(16 * 1024 + 1);
+    let batch = r#"{"items":[{"user_id":"u","resource":"r"}]}"#;
     let text = "text/plain";
     let json = "application/json";
     //  what it is answered while it is valid
@@ -250,6 +251,16 @@ async fn a_revoked_token_is_refused_from_the_next_request_on() {
             r#"{"amount":6}"#,
             422,
         ),
+        (Method::GET, "/quotas/u/r/usage", json, "", 200),
+        (Method::GET, "/defaults", json, "", 200),
+        (Method::GET, "/defaults/none", json, "", 404),
+        (Method::POST, "/quotas/u/r/refund", json, "", 200),
+        (Method::POST, "/quotas/u/r/consume", json, "", 200),
+        (Method::POST, "/consume", json, batch, 429),
+        (Method::POST, "/consume", json, r#"{"items":[7]}"#, 422),
+        (Method::GET, "/quotas", json, "", 403),
+        (Method::GET, "/audit", json, "", 403),
+        (Method::DELETE, "/quotas/u", json, "", 403),
         (Method::GET, "/quotas/u/none", json, "", 404),
         (Method::POST, "/quotas/u/none/consume", json, "", 404),
         (Method::PUT, "/quotas/u/r", json, HOURLY_100, 403),
