@@ -296,6 +296,37 @@ async fn a_revoked_token_is_refused_from_the_next_request_on() {
     assert_eq!(app.check().await.usage(), 5);
 }
 
+/// Its last answers are still remembered by this process when another one revokes it.
+#[tokio::test]
+async fn a_revoked_admin_reads_and_changes_nothing() {
+    let app = TestApp::new().await;
+    app.policy("hourly", 5).await;
+    app.consume().await.is(200);
+    let requests = [
+        (Method::GET, "/quotas", ""),
+        (Method::GET, "/quotas?sort=used_percent", ""),
+        (Method::GET, "/quotas/u/r/usage", ""),
+        (Method::GET, "/audit", ""),
+        (Method::GET, "/defaults", ""),
+        (Method::PUT, "/defaults/r", HOURLY_100),
+        (Method::PUT, "/quotas/u/r", HOURLY_100),
+        (Method::POST, "/quotas/u/r/refund", ""),
+        (Method::POST, "/quotas/u/r/reset", ""),
+        (Method::DELETE, "/quotas/u/r", ""),
+        (Method::DELETE, "/quotas/u", ""),
+        (Method::POST, "/tokens", r#"{"role":"admin"}"#),
+    ];
+    for (method, path, body) in requests {
+        let (token, id) = app.token_with_id(Role::Admin, None).await;
+        app.call(Method::GET, "/tokens", &token, "").await.is(200);
+        app.revoke(id).await;
+        unauthorized(app.call(method, path, &token, body).await);
+    }
+    let check = app.check().await;
+    assert_eq!((check.usage(), check.remaining()), (1, 4));
+    app.get("/defaults/r").await.problem(404, "not-found");
+}
+
 #[tokio::test]
 async fn a_token_that_revokes_itself_has_the_last_word() {
     let app = TestApp::new().await;
