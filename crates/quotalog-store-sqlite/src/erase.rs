@@ -22,13 +22,13 @@ const ROWS_MAX: u32 = 500;
 /// Kept answers that are read in one transaction; each may tell of a hundred quotas.
 const ANSWERS_MAX: u32 = 200;
 
-const DELETE_POLICIES: &str = "DELETE FROM quota_policies WHERE user_id = ?1";
-const DELETE_PRESENT_USAGE: &str =
+pub(crate) const DELETE_POLICIES: &str = "DELETE FROM quota_policies WHERE user_id = ?1";
+pub(crate) const DELETE_PRESENT_USAGE: &str =
     "DELETE FROM quota_usage WHERE user_id = ?1 AND window_start >= ?2";
-const DELETE_PAST_USAGE: &str = "DELETE FROM quota_usage WHERE id IN \
+pub(crate) const DELETE_PAST_USAGE: &str = "DELETE FROM quota_usage WHERE id IN \
      (SELECT id FROM quota_usage WHERE user_id = ?1 AND window_start < ?2 LIMIT ?3)";
-const DELETE_KEPT: &str = "DELETE FROM quotalog_idempotency_keys WHERE user_id = ?1";
-const LAST_KEPT: &str = "SELECT coalesce(max(id), 0) FROM quotalog_idempotency_keys";
+pub(crate) const DELETE_KEPT: &str = "DELETE FROM quotalog_idempotency_keys WHERE user_id = ?1";
+pub(crate) const LAST_KEPT: &str = "SELECT coalesce(max(id), 0) FROM quotalog_idempotency_keys";
 /// The answers that are kept for a caller, not for a pair.
 pub(crate) const KEPT_FOR_CALLERS: &str = "SELECT id, operation, caller, key, kept FROM quotalog_idempotency_keys \
      WHERE user_id = '' AND resource = '' AND (operation, caller, key) > (?1, ?2, ?3) \

@@ -17,6 +17,8 @@ mod kept;
 mod list;
 mod passed_over;
 mod place;
+#[cfg(test)]
+mod plans;
 mod ports;
 mod presence;
 mod prune;

@@ -10,17 +10,18 @@ use crate::tx::Tx;
 use crate::walk::{Among, Walk};
 use crate::{instant, row};
 
-/// Pairs of one page: some ten milliseconds of a reader's time.
-const PAIRS_LOOKED_AT_MAX: usize = 5_000;
+/// Pairs of one page, each for some 10 µs of a reader's time at a million pairs.
+const PAIRS_LOOKED_AT_MAX: usize = 2_000;
 
-const COUNTED: &str = "SELECT 1 FROM quota_usage WHERE user_id = ?1 AND resource = ?2 LIMIT 1";
-const TOKENS: &str = "SELECT place, id, role, user_id, name, created_at, expires_at \
+pub(crate) const COUNTED: &str =
+    "SELECT 1 FROM quota_usage WHERE user_id = ?1 AND resource = ?2 LIMIT 1";
+pub(crate) const TOKENS: &str = "SELECT place, id, role, user_id, name, created_at, expires_at \
      FROM quotalog_tokens WHERE place > ?1 ORDER BY place";
 
-const USAGE: &str = "SELECT id, window_start, usage FROM quota_usage \
+pub(crate) const USAGE: &str = "SELECT id, window_start, usage FROM quota_usage \
      WHERE user_id = ?1 AND resource = ?2 AND window_start >= ?3 AND window_start < ?4 \
      ORDER BY window_start DESC";
-const DEFAULTS: &str = "SELECT id, resource, window, limit_count, created_at, updated_at \
+pub(crate) const DEFAULTS: &str = "SELECT id, resource, window, limit_count, created_at, updated_at \
      FROM quotalog_defaults WHERE resource > ?1 ORDER BY resource";
 
 /// A colon comes after every digit.

@@ -6,11 +6,11 @@ use rusqlite::Result;
 use crate::tx::Tx;
 use crate::{believed, instant};
 
-const PRUNE_USAGE: &str = "DELETE FROM quota_usage WHERE id IN \
+pub(crate) const PRUNE_USAGE: &str = "DELETE FROM quota_usage WHERE id IN \
      (SELECT id FROM quota_usage WHERE window_start < ?1 ORDER BY window_start LIMIT ?2)";
-const PRUNE_KEPT: &str = "DELETE FROM quotalog_idempotency_keys WHERE id IN \
+pub(crate) const PRUNE_KEPT: &str = "DELETE FROM quotalog_idempotency_keys WHERE id IN \
      (SELECT id FROM quotalog_idempotency_keys WHERE kept_at < ?1 ORDER BY kept_at LIMIT ?2)";
-const PRUNE_AUDIT: &str = "DELETE FROM quotalog_audit WHERE id IN \
+pub(crate) const PRUNE_AUDIT: &str = "DELETE FROM quotalog_audit WHERE id IN \
      (SELECT id FROM quotalog_audit WHERE at < ?1 ORDER BY at LIMIT ?2)";
 
 /// Deletes at most `rows_max` of the oldest rows, and tells how many they were.

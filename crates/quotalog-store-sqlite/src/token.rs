@@ -18,12 +18,12 @@ const FIND: &str = "SELECT place, id, role, user_id, name, created_at, expires_a
      FROM quotalog_tokens WHERE hash = ?1";
 const ADMINS: &str = "SELECT place, id, role, user_id, name, created_at, expires_at \
      FROM quotalog_tokens WHERE role = 'admin'";
-const FIND_BY_ID: &str = "SELECT place, id, role, user_id, name, created_at, expires_at \
+pub(crate) const FIND_BY_ID: &str = "SELECT place, id, role, user_id, name, created_at, expires_at \
      FROM quotalog_tokens WHERE id = ?1";
 const INSERT: &str = "INSERT INTO quotalog_tokens \
      (id, hash, role, user_id, name, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 const DELETE: &str = "DELETE FROM quotalog_tokens WHERE id = ?1";
-const DELETE_OF_USER: &str = "DELETE FROM quotalog_tokens WHERE user_id = ?1";
+pub(crate) const DELETE_OF_USER: &str = "DELETE FROM quotalog_tokens WHERE user_id = ?1";
 
 /// The state of the tokens, as this transaction sees it.
 pub(crate) fn generation(connection: &Connection) -> Result<Generation> {
