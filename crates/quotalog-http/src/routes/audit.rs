@@ -45,8 +45,8 @@ pub(crate) async fn list(
 }
 
 fn filter(parameters: &mut Parameters<'_>, faults: &mut Faults) -> Option<AuditFilter> {
-    let user_id: Option<Option<UserId>> = parameters.id("user_id", faults);
-    let resource: Option<Option<Resource>> = parameters.id("resource", faults);
+    let user_id = parameters.id("user_id", faults);
+    let resource = parameters.id("resource", faults);
     Some(AuditFilter {
         user_id: user_id?,
         resource: resource?,

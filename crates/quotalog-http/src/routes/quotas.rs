@@ -78,7 +78,7 @@ async fn fullest(
 }
 
 fn filter(parameters: &mut Parameters<'_>, faults: &mut Faults) -> Option<QuotaFilter> {
-    let resource: Option<Option<Resource>> = parameters.id("resource", faults);
+    let resource = parameters.id("resource", faults);
     let percent = |text: &str| page::integer(text).filter(|percent| *percent <= 100);
     let message = "min_used_percent must be an integer from 0 to 100.";
     let min_used_percent = parameters.value("min_used_percent", percent, message, faults);
