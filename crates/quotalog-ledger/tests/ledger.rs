@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use quotalog_auth::{Caller, Credential, NewToken, Role, Token, TokenHash, TokenId, TokenRecord};
 use quotalog_domain::{
-    Answer, Command, Limit, Operation, Outcome, Pair, Quota, Resource, State, Timestamp, UserId,
-    Window, decide_batch,
+    Answer, Command, DefaultPolicy, Limit, Operation, Outcome, Pair, Quota, Resource, State,
+    Timestamp, UserId, Window, decide_batch,
 };
 use quotalog_ledger::store::{
-    Administer, Batch, Commit, ExpiryPassed, Judged, Listed, Page, Publish, Read, Retention,
-    Revoked, StoreError, StoreFuture, TokenOrder,
+    Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ExpiryPassed, Judged, Listed,
+    Page, Publish, QuotaFilter, Read, Retention, Revoked, StoreError, StoreFuture, TokenOrder,
+    UsageEntry, UsageRange,
 };
 use quotalog_ledger::{Ledger, LedgerError, Settings, WAIT_MAX};
 use tokio::sync::Semaphore;
@@ -129,6 +130,59 @@ impl Read for ScriptedStore {
         Box::pin(std::future::pending())
     }
 
+    fn quotas(
+        &self,
+        _: Credential,
+        _: QuotaFilter,
+        _: Page<Pair>,
+    ) -> StoreFuture<'_, Judged<Listed<Quota, Pair>>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn fullest(
+        &self,
+        _: Credential,
+        _: QuotaFilter,
+        _: usize,
+    ) -> StoreFuture<'_, Judged<Vec<Quota>>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn usage_history(
+        &self,
+        _: Credential,
+        _: Pair,
+        _: UsageRange,
+        _: Page<Timestamp>,
+    ) -> StoreFuture<'_, Judged<Listed<UsageEntry, Timestamp>>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn default_policy(
+        &self,
+        _: Credential,
+        _: Resource,
+    ) -> StoreFuture<'_, Judged<Option<DefaultPolicy>>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn defaults(
+        &self,
+        _: Credential,
+        _: Page<Resource>,
+    ) -> StoreFuture<'_, Judged<Listed<DefaultPolicy, Resource>>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn audit(
+        &self,
+        _: Credential,
+        _: AuditFilter,
+        _: Page<AuditId>,
+    ) -> StoreFuture<'_, Judged<Listed<AuditEntry, AuditId>>> {
+        Box::pin(std::future::pending())
+    }
+
     fn tokens(
         &self,
         _: Credential,
@@ -156,6 +210,10 @@ impl Administer for ScriptedStore {
     }
 
     fn create_first_admin_token(&self, _: NewToken, _: Publish) -> StoreFuture<'_, bool> {
+        Box::pin(std::future::pending())
+    }
+
+    fn erase_user(&self, _: Credential, _: UserId) -> StoreFuture<'_, Judged<()>> {
         Box::pin(std::future::pending())
     }
 

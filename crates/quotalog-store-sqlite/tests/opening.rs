@@ -262,6 +262,60 @@ fn a_newer_schema_is_refused() {
     check_refused(database.path(), "run a newer version");
 }
 
+/// A file as the first version made it. The checksum is of that version's migration as it was published: if
+/// the file `V1__quotas.sql` is ever edited, no database of it opens any more.
+const FIRST_VERSION: &str = "
+    CREATE TABLE quotalog_schema_history (
+        version int4 PRIMARY KEY, name VARCHAR(255), applied_on VARCHAR(255), checksum VARCHAR(255));
+    INSERT INTO quotalog_schema_history VALUES
+        (1, 'quotas', '2026-11-30T12:00:00.123456789Z', '5776415397494846865');
+    INSERT INTO quota_policies VALUES
+        (1, 'u', 'r', 'hourly', 10, '2026-11-01 09:00:00', '2026-11-01 09:00:00');
+    INSERT INTO quota_usage VALUES
+        (1, 'u', 'r', '2026-11-30 18:00:00', 3, '2026-11-30 18:00:00', '2026-11-30 18:00:00'),
+        (2, 'u', 's', '2026-11-30 18:00:00', 2, '2026-11-30 18:00:00', '2026-11-30 18:00:00');
+    INSERT INTO quotalog_defaults VALUES
+        (1, 's', 'hourly', 5, '2026-11-01 09:00:00', '2026-11-01 09:00:00');
+    INSERT INTO quotalog_tokens VALUES
+        (1, '0123456789abcdef', x'00', 'user', 'u', NULL, '2026-11-01 09:00:00', NULL);
+    INSERT INTO quotalog_clock VALUES (1, '2026-11-30 18:00:00', NULL);";
+
+#[tokio::test]
+async fn a_database_of_the_first_version_is_brought_up_to_date() {
+    let database = TempDatabase::at_start();
+    let foreign = database.foreign();
+    let tables = include_str!("../migrations/V1__quotas.sql");
+    foreign.execute_batch(tables).unwrap();
+    foreign.execute_batch(FIRST_VERSION).unwrap();
+    drop(foreign);
+
+    let desk = database.desk();
+    let quotas = desk.list("u").await;
+    let usages: Vec<u64> = quotas.iter().map(|quota| quota.usage).collect();
+    assert_eq!(usages, [3, 2]);
+    assert_eq!(database.rows("quotalog_audit"), 0);
+    desk.set(pair("u", "r"), Window::Daily, 10).await;
+    assert_eq!(database.rows("quotalog_audit"), 1);
+    desk.store.close();
+
+    let fresh = TempDatabase::at_start();
+    fresh.store().close();
+    assert_eq!(schema(&database), schema(&fresh));
+    database.store().close();
+}
+
+/// Every table and index, as it was made.
+fn schema(database: &TempDatabase) -> Vec<(String, Option<String>)> {
+    let foreign = database.foreign();
+    let sql = "SELECT name, sql FROM sqlite_schema WHERE name <> 'quotalog_schema_history' \
+               ORDER BY name";
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let rows = foreign
+        .prepare(sql)
+        .and_then(|mut schema| schema.query_map([], read)?.collect());
+    rows.expect("a schema is readable")
+}
+
 #[test]
 fn a_history_of_another_kind_is_refused() {
     for change in [
@@ -350,7 +404,12 @@ async fn many_starts_at_once_make_one_database() {
             .map(|start| start.join().unwrap())
             .collect()
     });
-    assert_eq!(database.rows("quotalog_schema_history"), 1);
+    let once = TempDatabase::at_start();
+    once.store().close();
+    assert_eq!(
+        database.rows("quotalog_schema_history"),
+        once.rows("quotalog_schema_history")
+    );
     for store in &stores {
         store.ping().await.unwrap();
     }

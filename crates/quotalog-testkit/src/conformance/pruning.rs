@@ -12,6 +12,7 @@ use crate::conformance::desk::{Desk, consume, pair, quota_of, under_key};
 const RETENTION: Retention = Retention {
     usage_s: 2 * 86_400,
     idempotency_s: 86_400,
+    audit_s: 400 * 86_400,
 };
 
 impl<S: Store> Desk<S> {
