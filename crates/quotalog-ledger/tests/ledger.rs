@@ -528,3 +528,26 @@ async fn a_question_that_is_not_answered_is_unavailable_and_an_order_of_unknown_
     let order = ledger.revoke_token(&caller(), TokenId::named("x")).await;
     assert!(matches!(order, Err(LedgerError::OutcomeUnknown)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn work_of_many_transactions_is_waited_for_longer() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let started = tokio::time::Instant::now();
+    let user_id = UserId::try_from("u").unwrap();
+    let order = ledger.erase_user(&caller(), user_id).await;
+    assert!(matches!(order, Err(LedgerError::OutcomeUnknown)));
+    assert!(started.elapsed() >= 12 * WAIT_MAX);
+    let started = tokio::time::Instant::now();
+    let question = ledger.fullest(&caller(), QuotaFilter::default(), 1).await;
+    assert!(matches!(question, Err(LedgerError::Unavailable)));
+    assert!(started.elapsed() >= 12 * WAIT_MAX);
+    let started = tokio::time::Instant::now();
+    let page = Page {
+        after: None,
+        len_max: 1,
+    };
+    let question = ledger.quotas(&caller(), QuotaFilter::default(), page).await;
+    assert!(matches!(question, Err(LedgerError::Unavailable)));
+    assert!(started.elapsed() < 2 * WAIT_MAX);
+}

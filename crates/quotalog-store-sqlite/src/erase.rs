@@ -199,3 +199,122 @@ fn last_kept(tx: &Tx<'_>) -> Result<i64> {
 fn number(rows: usize) -> u64 {
     u64::try_from(rows).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use quotalog_domain::{CallerId, Command, IdempotencyKey, Item, Operation, Pair};
+    use quotalog_testkit::ManualClock;
+    use quotalog_testkit::conformance::{Desk, START, consume, pair};
+
+    use super::*;
+    use crate::SqliteConfig;
+
+    fn open(folder: &tempfile::TempDir) -> Desk<SqliteStore> {
+        let config = SqliteConfig {
+            path: folder.path().join("quotalog.db"),
+            idempotency_retention_s: 86_400,
+            readers: 1,
+        };
+        let clock = Arc::new(ManualClock::new(START));
+        Desk {
+            store: SqliteStore::open(config, clock).unwrap(),
+        }
+    }
+
+    fn user_u() -> UserId {
+        pair("u", "r").user_id
+    }
+
+    async fn erase_present_alone(desk: &Desk<SqliteStore>) -> Left {
+        let erasing = desk.store.write(|tx| {
+            erase_present(tx, &Credential::CommandLine, &user_u()).map_err(before_commit)
+        });
+        erasing.await.unwrap()
+    }
+
+    /// A batch of u and v under a key.
+    fn batch(key: &str) -> Command {
+        let items = [pair("v", "d"), pair("u", "d")].map(|pair: Pair| Item {
+            pair,
+            amount: quotalog_domain::Amount::ONE,
+        });
+        let items = items.to_vec();
+        keyed(Command::new(Operation::ConsumeBatch { items }), key)
+    }
+
+    fn keyed(command: Command, key: &str) -> Command {
+        let key = IdempotencyKey::try_from(key).unwrap();
+        command.with_key(key, CallerId::new("caller"))
+    }
+
+    async fn replayed(desk: &Desk<SqliteStore>, key: &str) -> bool {
+        desk.one(batch(key)).await.unwrap().replayed
+    }
+
+    #[tokio::test]
+    async fn what_came_after_the_first_transaction_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let desk = open(&folder);
+        desk.set_default("d", Window::Daily, 10).await;
+        assert!(desk.one(batch("before")).await.is_ok());
+        // The newest of all kept answers is the user's own, so that its row id is given again.
+        let own = keyed(consume(pair("u", "d"), 1), "own");
+        assert!(desk.one(own).await.is_ok());
+        let left = erase_present_alone(&desk).await;
+        assert!(desk.one(batch("after")).await.is_ok());
+        assert!(desk.one(consume(pair("u", "d"), 3)).await.is_ok());
+        erase_left(&desk.store, user_u(), left).await.unwrap();
+        assert_eq!(desk.usage(pair("u", "d")).await, 4, "granted once");
+        assert!(replayed(&desk, "after").await, "its retry finds it");
+        assert!(!replayed(&desk, "before").await);
+    }
+
+    #[tokio::test]
+    async fn a_row_id_that_is_given_again_is_not_taken_for_the_first_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let desk = open(&folder);
+        desk.set_default("d", Window::Daily, 10).await;
+        assert!(desk.one(batch("before")).await.is_ok());
+        let left = erase_present_alone(&desk).await;
+        let (kept_to, user) = (left.kept_to, user_u());
+        let erasing = desk.store.write(move |tx| {
+            let answers = Answers::naming(tx, &user, &Place::first(), kept_to);
+            let answers = answers.map_err(before_commit)?;
+            erase_answers(tx, &user, &answers.ids, kept_to).map_err(before_commit)
+        });
+        let left = Left {
+            kept_to: erasing.await.unwrap(),
+            ..left
+        };
+        assert!(desk.one(batch("after")).await.is_ok());
+        erase_left(&desk.store, user_u(), left).await.unwrap();
+        assert!(replayed(&desk, "after").await);
+    }
+
+    #[tokio::test]
+    async fn doing_it_again_does_what_a_failure_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let desk = open(&folder);
+        desk.set_default("d", Window::Daily, 10).await;
+        assert!(desk.one(batch("k")).await.is_ok());
+        let aged = desk.store.write(|tx| {
+            let sql = "UPDATE quota_usage SET window_start = '2026-11-01 00:00:00'";
+            tx.connection.execute(sql, []).map_err(before_commit)
+        });
+        assert_eq!(aged.await.unwrap(), 2);
+        // As if the process had ended here.
+        let _left = erase_present_alone(&desk).await;
+        let erased = user(&desk.store, Credential::CommandLine, user_u()).await;
+        assert_eq!(erased.unwrap(), Ok(()));
+        let rows = desk.store.read(|tx| {
+            let sql = "SELECT (SELECT count(*) FROM quota_usage), \
+                       (SELECT count(*) FROM quotalog_idempotency_keys)";
+            let counts = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+            tx.connection.query_row(sql, [], counts)
+        });
+        let rows: (i64, i64) = rows.await.unwrap();
+        assert_eq!(rows, (1, 0), "what was counted for v");
+    }
+}

@@ -3,7 +3,7 @@
 //! No index tells how full a quota is, since every consume would have to keep it. So this looks at the usage
 //! rows of today, all of them but a slice at a time, each in a read transaction of its own: others read in
 //! between, and the log can be moved into the database. What is answered is read once more, in one
-//! transaction at the end.
+//! transaction at the end, which also judges the caller's credential again.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;

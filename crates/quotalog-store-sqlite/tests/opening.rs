@@ -7,8 +7,11 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use quotalog_auth::Credential;
 use quotalog_domain::{Refusal, Window};
-use quotalog_ledger::store::{Read as _, StoreError};
+use quotalog_ledger::store::{
+    AuditFilter, AuditId, Fact, Page, QuotaFilter, Read as _, StoreError,
+};
 use quotalog_store_sqlite::OpenError;
 use quotalog_testkit::ManualClock;
 use quotalog_testkit::conformance::{Desk, START, pair};
@@ -114,6 +117,118 @@ async fn a_row_that_the_domain_cannot_hold_is_passed_over() {
     assert_eq!(desk.usage(pair("u", "sound")).await, 10);
     assert_eq!(database.rows("quota_policies"), 10);
     assert_eq!(database.rows("quota_usage"), 5);
+}
+
+/// Users and resources in SQL, of which the last two are sound. A blob comes after every text, a text need
+/// not be UTF-8, and the one of zeros is too long.
+const ODD_KEYS: [&str; 12] = [
+    "'', 'r'",
+    "'a', ''",
+    "'a', 'b/c'",
+    "'a', x'00'",
+    "'a', CAST(x'62ff' AS TEXT)",
+    "CAST(x'61ff' AS TEXT), 'r'",
+    "hex(zeroblob(128)), 'r'",
+    "'b' || char(10), 'r'",
+    "x'61', 'r'",
+    "x'ff', x'ff'",
+    "'a', 'r'",
+    "'z', 'r'",
+];
+
+#[tokio::test]
+async fn a_walk_goes_past_what_the_domain_cannot_hold() {
+    let database = TempDatabase::at_start();
+    let dates = "'2026-11-01 09:00:00', '2026-11-01 09:00:00'";
+    let usage = "INSERT INTO quota_usage
+        (user_id, resource, window_start, usage, created_at, updated_at) VALUES";
+    let mut rows = format!("{usage} ('m', 'r', '2026-11-30 18:00:00', 5, {dates});");
+    for key in ODD_KEYS {
+        rows += &format!(
+            "INSERT INTO quota_policies (user_id, resource, limit_count, created_at, updated_at)
+              VALUES ({key}, 10, {dates});
+             {usage} ({key}, '2026-11-30 18:00:00', 1, {dates}), ({key}, x'2026', 1, {dates});"
+        );
+    }
+    let desk = adopt(&database, &rows);
+    desk.set_default("r", Window::Hourly, 10).await;
+    let store = &desk.store;
+    let by = || Credential::CommandLine;
+    let filters = [None, Some(pair("a", "r").resource)].map(|resource| QuotaFilter {
+        resource,
+        min_used_percent: None,
+    });
+    for filter in filters {
+        let (mut met, mut after) = (Vec::new(), None);
+        loop {
+            let page = Page { after, len_max: 1 };
+            let listed = store.quotas(by(), filter.clone(), page).await.unwrap();
+            let listed = listed.unwrap();
+            met.extend(listed.entries.into_iter().map(|quota| quota.pair));
+            after = listed.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let sound = [pair("a", "r"), pair("m", "r"), pair("z", "r")];
+        assert_eq!(met, sound, "{filter:?}");
+        let fullest = store.fullest(by(), filter, 9).await.unwrap().unwrap();
+        let fullest: Vec<_> = fullest
+            .into_iter()
+            .map(|quota| (quota.pair, quota.usage))
+            .collect();
+        let in_order = [
+            (pair("m", "r"), 5),
+            (pair("a", "r"), 1),
+            (pair("z", "r"), 1),
+        ];
+        assert_eq!(fullest, in_order);
+    }
+    assert_eq!(desk.list("a").await.len(), 1);
+}
+
+#[tokio::test]
+async fn an_entry_of_the_audit_that_cannot_be_read_is_passed_over() {
+    let database = TempDatabase::at_start();
+    let desk = database.desk();
+    for limit in 1..=9 {
+        desk.set(pair("u", "r"), Window::Daily, limit).await;
+    }
+    // What a newer program adds to the facts is shown; what it adds beyond them is not understood.
+    for (id, change) in [
+        (
+            1,
+            "after = '{\"window\":\"daily\",\"burst\":7,\"of\":null}'",
+        ),
+        (2, "after = '{\"window\":'"),
+        (3, "before = x'00'"),
+        (4, "action = 'policy.freeze'"),
+        (5, "actor_kind = 'robot'"),
+        (6, "at = 'yesterday'"),
+        (7, "user_id = 'a/b'"),
+        (8, "actor_id = x'00'"),
+    ] {
+        let change = format!("UPDATE quotalog_audit SET {change} WHERE id = {id}");
+        assert_eq!(database.foreign().execute(&change, []).unwrap(), 1);
+    }
+    let page = |after, len_max| {
+        let page = Page { after, len_max };
+        let filter = AuditFilter::default();
+        desk.store.audit(Credential::CommandLine, filter, page)
+    };
+    let first = page(None, 1).await.unwrap().unwrap();
+    assert_eq!(first.next, Some(AuditId(9)));
+    let second = page(first.next, 1).await.unwrap().unwrap();
+    assert_eq!(second.next, None);
+    let facts = second.entries[0].after.as_ref().unwrap();
+    let facts: Vec<(&str, &Fact)> = facts.iter().collect();
+    let window = Fact::Text("daily".to_owned());
+    let expected = [
+        ("window", &window),
+        ("burst", &Fact::Number(7)),
+        ("of", &Fact::Null),
+    ];
+    assert_eq!(facts, expected);
 }
 
 #[tokio::test]
