@@ -348,7 +348,7 @@ async fn what_the_audit_does_not_hold_did_not_happen() {
                 pair: pair("u", "r"),
             },
         ] {
-            let batch = Batch::new(|| vec![submission(Command::new(operation))]);
+            let batch = Batch::new(|| [submission(Command::new(operation))].into());
             let failed = desk.store.commit(batch).await;
             assert!(matches!(failed, Err(StoreError::Internal(_))), "{failed:?}");
         }
