@@ -1,6 +1,7 @@
 //! The decision: stored state and commands in, changed state and outcomes out.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use crate::state::PairView;
 use crate::{
@@ -172,60 +173,66 @@ fn consume(
 
 fn consume_batch(state: &mut State, items: &[Item], now: Timestamp) -> Result<Answer, Refusal> {
     /// The items of one pair, summed.
-    struct Wanted {
+    struct Wanted<'a> {
+        pair: &'a Pair,
         quota: Quota,
         units: u64,
     }
-    let mut wanted: BTreeMap<&Pair, Wanted> = BTreeMap::new();
+    let mut wanted: Vec<Wanted<'_>> = Vec::with_capacity(items.len());
+    // Which of them an item is part of, so that a pair is searched for once an item.
+    let mut places = Vec::with_capacity(items.len());
+    let mut known: HashMap<&Pair, usize> = HashMap::with_capacity(items.len());
     for item in items {
-        if let Some(pair) = wanted.get_mut(&item.pair) {
-            pair.units = pair.units.saturating_add(item.amount.get());
-        } else {
-            let quota = check(&state.pair(&item.pair), &item.pair, now)?;
-            let units = item.amount.get();
-            wanted.insert(&item.pair, Wanted { quota, units });
-        }
+        let place = match known.entry(&item.pair) {
+            Entry::Occupied(place) => *place.get(),
+            Entry::Vacant(new) => {
+                let place = *new.insert(wanted.len());
+                wanted.push(Wanted {
+                    pair: &item.pair,
+                    quota: check(&state.pair(&item.pair), &item.pair, now)?,
+                    units: 0,
+                });
+                place
+            }
+        };
+        let pair = &mut wanted[place];
+        pair.units = pair.units.saturating_add(item.amount.get());
+        places.push(place);
     }
 
-    let never_fits = |item: &Item| {
-        let pair = wanted.get(&item.pair);
-        pair.is_some_and(|pair| pair.units > pair.quota.limit().get())
-    };
-    let beyond_limit: Vec<usize> = items
+    let never_fits = |place: usize| wanted[place].units > wanted[place].quota.limit().get();
+    let beyond_limit: Vec<usize> = places
         .iter()
         .enumerate()
-        .filter_map(|(position, item)| never_fits(item).then_some(position))
+        .filter_map(|(position, place)| never_fits(*place).then_some(position))
         .collect();
     if !beyond_limit.is_empty() {
         return Err(Refusal::AmountExceedsLimit(beyond_limit));
     }
 
     let mut all_fit = true;
-    for pair in wanted.values_mut() {
+    for pair in &mut wanted {
         pair.quota.allowed = pair.units <= pair.quota.remaining();
         all_fit &= pair.quota.allowed;
     }
     if all_fit {
-        for (pair, wanted) in &mut wanted {
+        for wanted in &mut wanted {
             let span = wanted.quota.span();
-            state.pair(pair).own.usage.add(&span, wanted.units);
+            let usage = &mut state.pair(wanted.pair).own.usage;
+            usage.add(&span, wanted.units);
             wanted.quota.usage = wanted.quota.usage.saturating_add(wanted.units);
         }
     }
 
-    let quotas = items.iter().filter_map(|item| {
-        let pair = wanted.get(&item.pair)?;
-        Some((item.amount, pair.quota.clone()))
-    });
+    let quotas = places.iter().map(|place| wanted[*place].quota.clone());
     if all_fit {
-        Ok(Answer::Quotas(quotas.map(|(_, quota)| quota).collect()))
-    } else {
-        Err(Refusal::BatchExhausted(
-            quotas
-                .map(|(amount, quota)| DeniedItem { amount, quota })
-                .collect(),
-        ))
+        return Ok(Answer::Quotas(quotas.collect()));
     }
+    let denied = items.iter().zip(quotas).map(|(item, quota)| DeniedItem {
+        amount: item.amount,
+        quota,
+    });
+    Err(Refusal::BatchExhausted(denied.collect()))
 }
 
 /// An answer, and what the audit is to remember.

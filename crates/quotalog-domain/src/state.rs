@@ -65,9 +65,7 @@ impl State {
         let mut state = Self::default();
         for command in commands {
             for pair in command.operation.pairs() {
-                if !state.pairs.contains_key(pair) {
-                    state.pairs.insert(pair.clone(), PairState::default());
-                }
+                state.pairs.entry(pair.clone()).or_default();
             }
             for resource in command.operation.resources() {
                 if !state.defaults.contains_key(resource) {

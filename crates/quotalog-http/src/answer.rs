@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::problem::Problem;
 use crate::ratelimit;
-use crate::wire::{BatchBody, JSON_BYTES_USUAL, QuotaBody};
+use crate::wire::{self, JSON_BYTES_USUAL, QuotaBody};
 
 /// Room for the fields of an answer that tells what is left, so that the map need not grow.
 const FIELDS_USUAL: usize = 12;
@@ -68,8 +68,7 @@ pub(crate) fn usage_changed(outcome: Outcome) -> Result<Response, Problem> {
 pub(crate) fn batch_counted(Decided { answer, replayed }: Decided) -> Result<Response, Problem> {
     match answer {
         Answer::Quotas(quotas) => {
-            let quotas = quotas.iter().map(QuotaBody::from).collect();
-            let response = json(StatusCode::OK, &BatchBody { quotas });
+            let response = json_bytes(StatusCode::OK, wire::batch(&quotas));
             Ok(marked(response, replayed))
         }
         Answer::Quota(_) | Answer::Default(_) | Answer::Deleted => Err(Problem::internal(

@@ -15,12 +15,6 @@ pub(crate) const JSON_BYTES_USUAL: usize = 512;
 #[derive(Debug)]
 pub(crate) struct QuotaBody<'a>(&'a Quota);
 
-/// The quotas of a batch, item by item.
-#[derive(Debug, serde::Serialize)]
-pub(crate) struct BatchBody<'a> {
-    pub(crate) quotas: Vec<QuotaBody<'a>>,
-}
-
 /// The default of a resource.
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct DefaultBody<'a> {
@@ -172,6 +166,20 @@ impl QuotaBody<'_> {
         self.write_members(json);
         json.push(b'}');
     }
+}
+
+/// The body of a batch: its quotas, item by item.
+pub(crate) fn batch(quotas: &[Quota]) -> Vec<u8> {
+    let mut json = Vec::with_capacity(quotas.len().saturating_mul(JSON_BYTES_USUAL));
+    json.extend_from_slice(b"{\"quotas\":[");
+    for (position, quota) in quotas.iter().enumerate() {
+        if position > 0 {
+            json.push(b',');
+        }
+        QuotaBody::from(quota).write(&mut json);
+    }
+    json.extend_from_slice(b"]}");
+    json
 }
 
 impl Serialize for QuotaBody<'_> {
