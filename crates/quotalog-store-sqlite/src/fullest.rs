@@ -124,7 +124,8 @@ impl Search {
         Ok(())
     }
 
-    /// Ranks the pair of a row, at the first row of its window and not again at the others.
+    /// Ranks the pair of a row, at the first row of its window and not again at the others: units that are
+    /// counted meanwhile would give it two places.
     fn consider(&mut self, tx: &Tx<'_>, pairs: &mut Pairs<'_>, row: &Row<'_>) -> Result<()> {
         let read = |row: &Row<'_>| Ok((row::pair(row, 1)?, row::timestamp(row, 3)?));
         let Some((pair, start)) = held(tx, "quota_usage", row, read)? else {
@@ -138,6 +139,7 @@ impl Search {
             return Ok(());
         };
         let span = policy.window.span_at(tx.now);
+        // Most rows of earlier hours belong to hourly policies, which needs no look at all the usage.
         if !span.contains(start) {
             return Ok(());
         }
