@@ -63,15 +63,21 @@ impl Caller {
     /// The caller's name in idempotency scopes: the id of its token.
     #[must_use]
     pub fn id(&self) -> CallerId {
-        CallerId::new(match &self.credential {
-            Credential::CommandLine => "command-line",
-            Credential::Environment => "environment",
-            Credential::Token { id, .. } => id.as_str(),
-        })
+        CallerId::new(self.credential.id())
     }
 }
 
 impl Credential {
+    /// What it is known by: the id of its token, or the name of what it is instead of one.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        match self {
+            Self::CommandLine => "command-line",
+            Self::Environment => "environment",
+            Self::Token { id, .. } => id.as_str(),
+        }
+    }
+
     /// Judges the credential at `now`, against the `generation` that the transaction reads.
     #[must_use]
     pub fn standing(&self, generation: Generation, now: Timestamp) -> Standing<'_> {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::state::PairView;
 use crate::{
-    Amount, Command, DefaultPolicy, IfMatch, Item, KeptAnswer, Keyed, Limit, Operation, Pair,
-    Policy, Quota, Resource, State, Timestamp, Window,
+    Amount, Change, Command, DefaultPolicy, IfMatch, Item, KeptAnswer, Keyed, Limit, Operation,
+    Pair, Policy, Quota, Resource, State, Timestamp, Window,
 };
 
 /// What became of a command. A refusal changed nothing.
@@ -72,13 +72,14 @@ pub fn decide_batch<'a>(
 ) -> Vec<Outcome> {
     commands
         .into_iter()
-        .map(|command| decide(state, command, now))
+        .enumerate()
+        .map(|(position, command)| decide(state, position, command, now))
         .collect()
 }
 
-fn decide(state: &mut State, command: &Command, now: Timestamp) -> Outcome {
+fn decide(state: &mut State, position: usize, command: &Command, now: Timestamp) -> Outcome {
     let Some(keyed) = command.keyed() else {
-        return answered_now(apply(state, &command.operation, now));
+        return answered_now(apply(state, position, &command.operation, now));
     };
     let fingerprint = command.operation.fingerprint();
     match state.kept_under(&keyed) {
@@ -88,7 +89,7 @@ fn decide(state: &mut State, command: &Command, now: Timestamp) -> Outcome {
         }),
         Some(_) => Err(Refusal::KeyReused),
         None => {
-            let answer = apply(state, &command.operation, now)?;
+            let answer = apply(state, position, &command.operation, now)?;
             keep(
                 state,
                 keyed,
@@ -114,26 +115,38 @@ fn keep(state: &mut State, keyed: Keyed, kept: KeptAnswer) -> Outcome {
     answered_now(Ok(answer))
 }
 
-fn apply(state: &mut State, operation: &Operation, now: Timestamp) -> Result<Answer, Refusal> {
-    match operation {
-        Operation::Consume { pair, amount } => consume(state, pair, *amount, now),
-        Operation::ConsumeBatch { items } => consume_batch(state, items, now),
-        Operation::Refund { pair, amount } => refund(state, pair, *amount, now),
-        Operation::Reset { pair } => reset(state, pair, now),
+/// Carries the operation out, and notes under its `position` what the audit is to remember of it.
+fn apply(
+    state: &mut State,
+    position: usize,
+    operation: &Operation,
+    now: Timestamp,
+) -> Result<Answer, Refusal> {
+    let (answer, change) = match operation {
+        Operation::Consume { pair, amount } => return consume(state, pair, *amount, now),
+        Operation::ConsumeBatch { items } => return consume_batch(state, items, now),
+        Operation::Refund { pair, amount } => refund(state, pair, *amount, now)?,
+        Operation::Reset { pair } => reset(state, pair, now)?,
         Operation::SetPolicy {
             pair,
             window,
             limit,
             if_match,
-        } => set_policy(state, pair, (*window, *limit), if_match.as_ref(), now),
-        Operation::DeletePolicy { pair, if_match } => delete_policy(state, pair, if_match.as_ref()),
+        } => set_policy(state, pair, (*window, *limit), if_match.as_ref(), now)?,
+        Operation::DeletePolicy { pair, if_match } => {
+            delete_policy(state, pair, if_match.as_ref())?
+        }
         Operation::SetDefault {
             resource,
             window,
             limit,
-        } => Ok(set_default(state, resource, *window, *limit, now)),
-        Operation::DeleteDefault { resource } => delete_default(state, resource),
+        } => set_default(state, resource, *window, *limit, now),
+        Operation::DeleteDefault { resource } => delete_default(state, resource)?,
+    };
+    if let Some(change) = change {
+        state.note(position, change);
     }
+    Ok(answer)
 }
 
 fn consume(
@@ -215,23 +228,25 @@ fn consume_batch(state: &mut State, items: &[Item], now: Timestamp) -> Result<An
     }
 }
 
-fn refund(
-    state: &mut State,
-    pair: &Pair,
-    amount: Amount,
-    now: Timestamp,
-) -> Result<Answer, Refusal> {
+/// An answer, and what the audit is to remember.
+type Done = (Answer, Option<Change>);
+
+fn refund(state: &mut State, pair: &Pair, amount: Amount, now: Timestamp) -> Result<Done, Refusal> {
     let view = state.pair(pair);
-    let span = check(&view, pair, now)?.span();
-    view.own.usage.refund(&span, amount.get());
-    check(&view, pair, now).map(Answer::Quota)
+    let before = check(&view, pair, now)?;
+    view.own.usage.refund(&before.span(), amount.get());
+    let after = check(&view, pair, now)?;
+    let answer = Answer::Quota(after.clone());
+    Ok((answer, Some(Change::Refund { before, after })))
 }
 
-fn reset(state: &mut State, pair: &Pair, now: Timestamp) -> Result<Answer, Refusal> {
+fn reset(state: &mut State, pair: &Pair, now: Timestamp) -> Result<Done, Refusal> {
     let view = state.pair(pair);
-    let span = check(&view, pair, now)?.span();
-    view.own.usage.reset(&span);
-    check(&view, pair, now).map(Answer::Quota)
+    let before = check(&view, pair, now)?;
+    view.own.usage.reset(&before.span());
+    let after = check(&view, pair, now)?;
+    let answer = Answer::Quota(after.clone());
+    Ok((answer, Some(Change::Reset { before, after })))
 }
 
 fn set_policy(
@@ -240,31 +255,42 @@ fn set_policy(
     (window, limit): (Window, Limit),
     if_match: Option<&IfMatch>,
     now: Timestamp,
-) -> Result<Answer, Refusal> {
+) -> Result<Done, Refusal> {
     let view = state.pair(pair);
-    let existing = view.own.policy().copied();
-    if if_match.is_some_and(|if_match| !if_match.allows(existing.as_ref())) {
+    let before = view.own.policy().copied();
+    if if_match.is_some_and(|if_match| !if_match.allows(before.as_ref())) {
         return Err(Refusal::PreconditionFailed);
     }
-    let policy = Policy::set(existing, window, limit, now);
-    view.own.set_policy(Some(policy));
-    check(&view, pair, now).map(Answer::Quota)
+    let after = Some(Policy::set(before, window, limit, now));
+    view.own.set_policy(after);
+    let answer = check(&view, pair, now).map(Answer::Quota)?;
+    let change = (after != before).then(|| Change::Policy {
+        pair: pair.clone(),
+        before,
+        after,
+    });
+    Ok((answer, change))
 }
 
 fn delete_policy(
     state: &mut State,
     pair: &Pair,
     if_match: Option<&IfMatch>,
-) -> Result<Answer, Refusal> {
+) -> Result<Done, Refusal> {
     let slot = state.pair(pair).own;
-    let Some(existing) = slot.policy() else {
+    let Some(existing) = slot.policy().copied() else {
         return Err(Refusal::NotFound);
     };
-    if if_match.is_some_and(|if_match| !if_match.allows(Some(existing))) {
+    if if_match.is_some_and(|if_match| !if_match.allows(Some(&existing))) {
         return Err(Refusal::PreconditionFailed);
     }
     slot.set_policy(None);
-    Ok(Answer::Deleted)
+    let change = Change::Policy {
+        pair: pair.clone(),
+        before: Some(existing),
+        after: None,
+    };
+    Ok((Answer::Deleted, Some(change)))
 }
 
 fn set_default(
@@ -273,22 +299,33 @@ fn set_default(
     window: Window,
     limit: Limit,
     now: Timestamp,
-) -> Answer {
-    let existing = state.default_of(resource).copied();
-    let policy = Policy::set(existing, window, limit, now);
+) -> Done {
+    let before = state.default_of(resource).copied();
+    let policy = Policy::set(before, window, limit, now);
     state.set_default(resource, Some(policy));
-    Answer::Default(DefaultPolicy {
+    let answer = Answer::Default(DefaultPolicy {
         resource: resource.clone(),
         policy,
-    })
+    });
+    let change = (Some(policy) != before).then(|| Change::Default {
+        resource: resource.clone(),
+        before,
+        after: Some(policy),
+    });
+    (answer, change)
 }
 
-fn delete_default(state: &mut State, resource: &Resource) -> Result<Answer, Refusal> {
-    if state.default_of(resource).is_none() {
+fn delete_default(state: &mut State, resource: &Resource) -> Result<Done, Refusal> {
+    let Some(existing) = state.default_of(resource).copied() else {
         return Err(Refusal::NotFound);
-    }
+    };
     state.set_default(resource, None);
-    Ok(Answer::Deleted)
+    let change = Change::Default {
+        resource: resource.clone(),
+        before: Some(existing),
+        after: None,
+    };
+    Ok((Answer::Deleted, Some(change)))
 }
 
 /// The quota of a pair as the state has it now.

@@ -15,11 +15,13 @@
 //! | usage | the units counted in the current window |
 //! | remaining | limit minus usage, never below 0 |
 //! | reset | the instant at which the window ends |
+//! | change | what a decision did that the audit remembers: [`Change`] |
 //! | kept answer | what an earlier request under the same idempotency key was answered |
 
 #![deny(clippy::arithmetic_side_effects)]
 
 mod amount;
+mod change;
 mod command;
 mod decision;
 mod id;
@@ -32,6 +34,7 @@ mod usage;
 mod window;
 
 pub use amount::{Amount, AmountError, Limit, LimitError};
+pub use change::Change;
 pub use command::{Command, Item, Operation};
 pub use decision::{Answer, Decided, DeniedItem, Outcome, Refusal, decide_batch};
 pub use id::{IdError, Pair, Resource, UserId};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Command, KeptAnswer, Keyed, Pair, Policy, Resource, Source, Usage};
+use crate::{Change, Command, KeptAnswer, Keyed, Pair, Policy, Resource, Source, Usage};
 
 /// What a batch of commands reads and changes, in the order of the stores' indexes.
 ///
@@ -13,6 +13,8 @@ pub struct State {
     pairs: BTreeMap<Pair, PairState>,
     defaults: BTreeMap<Resource, Slot<Policy>>,
     kept: BTreeMap<Keyed, Slot<KeptAnswer>>,
+    /// For the audit, each with the position of its command.
+    changes: Vec<(usize, Change)>,
 }
 
 /// Policy and usage of one pair.
@@ -129,6 +131,13 @@ impl State {
             .filter_map(|(keyed, slot)| Some((keyed, slot.value.as_ref()?)))
     }
 
+    /// What the audit is to remember, in the order of the decision: each change with the position of its
+    /// command in the batch.
+    #[must_use]
+    pub fn changes(&self) -> &[(usize, Change)] {
+        &self.changes
+    }
+
     /// The pair's part of the state: looked up once a command, since a batch holds hundreds of pairs.
     pub(crate) fn pair(&mut self, pair: &Pair) -> PairView<'_> {
         PairView {
@@ -153,6 +162,10 @@ impl State {
 
     pub(crate) fn kept_under(&self, keyed: &Keyed) -> Option<&KeptAnswer> {
         self.kept.get(keyed)?.value.as_ref()
+    }
+
+    pub(crate) fn note(&mut self, position: usize, change: Change) {
+        self.changes.push((position, change));
     }
 
     pub(crate) fn keep(&mut self, keyed: Keyed, answer: KeptAnswer) {

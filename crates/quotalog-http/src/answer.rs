@@ -4,12 +4,12 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, ETAG, HeaderValue};
 use axum::response::Response;
-use quotalog_domain::{Answer, Decided, Outcome, Quota};
+use quotalog_domain::{Answer, Decided, DefaultPolicy, Outcome, Quota};
 use serde::Serialize;
 
 use crate::problem::Problem;
 use crate::ratelimit;
-use crate::wire::{JSON_BYTES_USUAL, QuotaBody};
+use crate::wire::{BatchBody, JSON_BYTES_USUAL, QuotaBody};
 
 /// Room for the fields of an answer that tells what is left, so that the map need not grow.
 const FIELDS_USUAL: usize = 12;
@@ -57,15 +57,25 @@ pub(crate) fn add_etag(quota: &Quota, response: &mut Response) {
     }
 }
 
-/// The answer to a change of usage; under a key perhaps that of an earlier request.
+/// The answer to a change of one pair's usage; under a key perhaps that of an earlier request.
 pub(crate) fn usage_changed(outcome: Outcome) -> Result<Response, Problem> {
     let Decided { answer, replayed } = outcome?;
-    let mut response = quota_with_fields(&expect_quota(answer)?);
-    if replayed {
-        let headers = response.headers_mut();
-        headers.insert("idempotency-replayed", HeaderValue::from_static("true"));
+    let response = quota_with_fields(&expect_quota(answer)?);
+    Ok(marked(response, replayed))
+}
+
+/// The answer to a batch; under a key perhaps that of an earlier request.
+pub(crate) fn batch_counted(Decided { answer, replayed }: Decided) -> Result<Response, Problem> {
+    match answer {
+        Answer::Quotas(quotas) => {
+            let quotas = quotas.iter().map(QuotaBody::from).collect();
+            let response = json(StatusCode::OK, &BatchBody { quotas });
+            Ok(marked(response, replayed))
+        }
+        Answer::Quota(_) | Answer::Default(_) | Answer::Deleted => Err(Problem::internal(
+            "a batch was not answered with its quotas",
+        )),
     }
-    Ok(response)
 }
 
 /// The quota that every command on one pair is answered with, a deletion aside.
@@ -76,4 +86,23 @@ pub(crate) fn expect_quota(answer: Answer) -> Result<Quota, Problem> {
             "a command on one pair was not answered with its quota",
         )),
     }
+}
+
+/// The default that setting it is answered with.
+pub(crate) fn expect_default(answer: Answer) -> Result<DefaultPolicy, Problem> {
+    match answer {
+        Answer::Default(default) => Ok(default),
+        Answer::Quota(_) | Answer::Quotas(_) | Answer::Deleted => Err(Problem::internal(
+            "setting a default was not answered with it",
+        )),
+    }
+}
+
+/// The answer, which says so if it is the kept one of an earlier request.
+fn marked(mut response: Response, replayed: bool) -> Response {
+    if replayed {
+        let headers = response.headers_mut();
+        headers.insert("idempotency-replayed", HeaderValue::from_static("true"));
+    }
+    response
 }

@@ -22,6 +22,7 @@ pub(crate) enum Code {
     Invalid,
     TooLarge,
     TooLong,
+    TooMany,
     ExceedsLimit,
     UnknownField,
     UnknownParameter,
@@ -55,6 +56,14 @@ impl Faults {
         value
             .map_err(|error| self.add(field, error.code(), error.message(field)))
             .ok()
+    }
+
+    /// Adds the faults of a part of the body, whose place their fields' names then start with.
+    pub(crate) fn add_within(&mut self, place: &str, part: Self) {
+        self.0.extend(part.0.into_iter().map(|fault| Fault {
+            field: format!("{place}.{}", fault.field).into(),
+            ..fault
+        }));
     }
 
     /// Whether nothing is wrong.

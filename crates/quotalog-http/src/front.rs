@@ -103,7 +103,7 @@ where
     // Where a message of an unsound form ends is not certain, so nothing after its head is read.
     let (mut response, read_whole) = match message::check(version, &parts.headers) {
         Ok(()) => {
-            let body = TakenBody::take(&parts.headers, body).await;
+            let body = TakenBody::take(uri.path(), &parts.headers, body).await;
             let read_whole = body.was_read_whole();
             whole_at = Instant::now();
             let response = match path::decode(uri.path()) {

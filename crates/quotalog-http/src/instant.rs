@@ -16,13 +16,22 @@ pub fn format(instant: Timestamp) -> String {
 /// Reads an instant, and drops its part of a second; `None` if the text is no RFC 3339.
 #[must_use]
 pub fn parse(text: &str) -> Option<Timestamp> {
-    // The parser would take any character between date and time.
-    let sound = matches!(text.as_bytes().get(10), Some(b'T' | b't'));
-    let instant = OffsetDateTime::parse(text, &Rfc3339)
-        .ok()
-        .filter(|_| sound)?;
+    let instant = read(text)?;
     let unix_us = instant.unix_timestamp().saturating_mul(1_000_000);
     Some(Timestamp::from_unix_us(unix_us))
+}
+
+/// Reads an instant to the microsecond, rounded up: what lies before the one lies before the other.
+pub(crate) fn parse_bound(text: &str) -> Option<Timestamp> {
+    let unix_ns = read(text)?.unix_timestamp_nanos();
+    let unix_us = -(-unix_ns).div_euclid(1_000);
+    i64::try_from(unix_us).ok().map(Timestamp::from_unix_us)
+}
+
+fn read(text: &str) -> Option<OffsetDateTime> {
+    // The parser would take any character between date and time.
+    let sound = matches!(text.as_bytes().get(10), Some(b'T' | b't'));
+    OffsetDateTime::parse(text, &Rfc3339).ok().filter(|_| sound)
 }
 
 /// An instant in a JSON answer.
@@ -113,5 +122,21 @@ mod tests {
         ] {
             assert_eq!(parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_bound_keeps_its_part_of_a_second() {
+        let check = |text: &str, unix_us: i64| {
+            let bound = Some(Timestamp::from_unix_us(unix_us));
+            assert_eq!(parse_bound(text), bound, "{text}");
+        };
+        check("2026-11-30T18:00:00Z", 1_796_061_600_000_000);
+        check("2026-11-30T18:00:00.000001Z", 1_796_061_600_000_001);
+        check("2026-11-30T18:00:00.000000001Z", 1_796_061_600_000_001);
+        check("1969-12-31T23:59:59.9999999Z", 0);
+        check("1969-12-31T23:59:59.5Z", -500_000);
+        check("0000-01-01T00:00:00Z", i64::MIN);
+        check("9999-12-31T23:59:59Z", i64::MAX);
+        assert_eq!(parse_bound("2026-11-30"), None);
     }
 }

@@ -38,6 +38,11 @@ impl<'a> Object<'a> {
         self.0.remove(name).map(|raw| Value(raw.get()))
     }
 
+    /// A field, if it was given, which stays to be taken.
+    pub(crate) fn get(&self, name: &str) -> Option<Value<'a>> {
+        self.0.get(name).map(|raw| Value(raw.get()))
+    }
+
     /// The names of the fields that were not taken.
     pub(crate) fn into_names(self) -> impl Iterator<Item = String> {
         self.0.into_keys()
@@ -70,7 +75,26 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     }
 }
 
-impl Value<'_> {
+impl<'a> Value<'a> {
+    /// The elements of an array; `None` for anything else.
+    pub(crate) fn array(self) -> Option<Vec<Self>> {
+        let raws: Vec<&'a RawValue> = serde_json::from_str(self.0).ok()?;
+        Some(raws.into_iter().map(|raw| Self(raw.get())).collect())
+    }
+
+    /// The fields of an object; `None` for anything else.
+    ///
+    /// # Errors
+    /// [`MalformedJson`] if it has a field twice.
+    pub(crate) fn object(self) -> Result<Option<Object<'a>>, MalformedJson> {
+        if !self.0.starts_with('{') {
+            return Ok(None);
+        }
+        serde_json::from_str(self.0)
+            .map(Some)
+            .map_err(|_twice| MalformedJson)
+    }
+
     /// The value of an integer that is not negative, [`u64::MAX`] if it is larger than that; `None`
     /// for anything else, a fraction or exponent included.
     pub(crate) fn unsigned_integer(self) -> Option<u64> {
@@ -206,6 +230,22 @@ mod tests {
         assert!(object.take("a").is_none());
         assert!(object.take("b").unwrap().is_null());
         assert_eq!(object.into_names().count(), 0);
+    }
+
+    #[test]
+    fn an_array_holds_objects_that_are_read_as_strictly() {
+        let body = br#"{"a":[{"b":1}, 7 ,{"b":1,"b":1}],"o":{},"n":null}"#;
+        let mut object = Object::parse(body).unwrap();
+        let elements = object.get("a").unwrap().array().unwrap();
+        assert_eq!(elements.len(), 3);
+        let mut first = elements[0].object().unwrap().unwrap();
+        assert_eq!(first.take("b").unwrap().unsigned_integer(), Some(1));
+        assert!(elements[1].object().unwrap().is_none());
+        assert_eq!(elements[1].unsigned_integer(), Some(7));
+        assert_eq!(elements[2].object().unwrap_err(), MalformedJson);
+        assert!(object.take("a").is_some());
+        assert!(object.take("o").unwrap().array().is_none());
+        assert!(object.take("n").unwrap().array().is_none());
     }
 
     #[test]

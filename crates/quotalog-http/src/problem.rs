@@ -75,6 +75,12 @@ impl Problem {
         Self::new(&types::NOT_FOUND, detail).judged_by_store()
     }
 
+    /// The store holds no default for the resource.
+    pub(crate) fn no_default() -> Self {
+        let detail = "There is no default for this resource; an admin sets one with PUT.";
+        Self::new(&types::NOT_FOUND, detail).judged_by_store()
+    }
+
     /// The store holds no such token.
     pub(crate) fn no_such_token() -> Self {
         Self::new(&types::NOT_FOUND, "There is no such token.").judged_by_store()
@@ -248,7 +254,7 @@ impl From<LedgerError> for Problem {
             LedgerError::Unavailable => Self::unavailable(),
             LedgerError::OutcomeUnknown => {
                 let detail = "The request may or may not have taken effect. \
-                              Retry with the same Idempotency-Key.";
+                              Ask for the state, or retry with the same Idempotency-Key.";
                 Self::new(&types::OUTCOME_UNKNOWN, detail).judged_by_store()
             }
             LedgerError::Internal(error) => Self::internal(error),

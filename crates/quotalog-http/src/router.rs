@@ -11,7 +11,10 @@ use crate::admission::Admission;
 use crate::front::FrontLayer;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
-use crate::routes::{consume, health, metrics, policy, problems, reset, tokens, user_quotas};
+use crate::routes::{
+    audit, batch, consume, defaults, health, metrics, policy, problems, quotas, refund, reset,
+    tokens, usage, user_quotas,
+};
 
 /// What the routes work with.
 #[derive(Clone)]
@@ -51,14 +54,25 @@ type Route = (&'static str, MethodRouter<App>);
 /// The whole HTTP interface.
 pub fn router(app: App) -> Router {
     let one_policy = put(policy::set).get(policy::check).delete(policy::delete);
+    let one_default = put(defaults::set)
+        .get(defaults::get)
+        .delete(defaults::delete);
+    let one_user = get(user_quotas::list).delete(user_quotas::erase);
     let mut routes: Vec<Route> = vec![
-        ("/quotas/{user_id}", get(user_quotas::list)),
+        ("/quotas", get(quotas::list)),
+        ("/quotas/{user_id}", one_user),
         ("/quotas/{user_id}/{resource}", one_policy),
         (
             "/quotas/{user_id}/{resource}/consume",
             post(consume::consume),
         ),
+        ("/quotas/{user_id}/{resource}/refund", post(refund::refund)),
         ("/quotas/{user_id}/{resource}/reset", post(reset::reset)),
+        ("/quotas/{user_id}/{resource}/usage", get(usage::list)),
+        ("/consume", post(batch::consume)),
+        ("/defaults", get(defaults::list)),
+        ("/defaults/{resource}", one_default),
+        ("/audit", get(audit::list)),
         ("/tokens", post(tokens::create).get(tokens::list)),
         ("/tokens/{id}", delete(tokens::revoke)),
         ("/healthz", get(health::alive)),

@@ -161,7 +161,68 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::sync::{Notify, oneshot};
+
     use super::*;
+
+    fn settings(connections_max: usize) -> Settings {
+        Settings {
+            tls: None,
+            head_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            connections_max,
+            drain_deadline: Duration::from_secs(30),
+        }
+    }
+
+    async fn ask(address: SocketAddr) -> TcpStream {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        client.write_all(request).await.unwrap();
+        client
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_all_have_requests_in_hand_a_new_one_waits() {
+        let in_hand = Arc::new(Notify::new());
+        let may_answer = Arc::new(Notify::new());
+        let router = Router::new().route("/", {
+            let (in_hand, may_answer) = (Arc::clone(&in_hand), Arc::clone(&may_answer));
+            get(|| async move {
+                in_hand.notify_one();
+                may_answer.notified().await;
+            })
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (end, ended) = oneshot::channel::<()>();
+        let server = tokio::spawn(serve(listener, router, settings(1), async move {
+            // Its sender says by its end that this is the end.
+            let _ended = ended.await;
+        }));
+
+        let mut clients = Vec::new();
+        clients.push(ask(address).await);
+        in_hand.notified().await;
+        for _ in 0..2 {
+            clients.push(ask(address).await);
+            // The server looks at all connections again and again, and finds none to cut.
+            tokio::time::sleep(Duration::from_secs(100)).await;
+        }
+        for mut client in clients {
+            may_answer.notify_one();
+            let mut answer = Vec::new();
+            client.read_to_end(&mut answer).await.unwrap();
+            assert!(answer.starts_with(b"HTTP/1.1 200"));
+        }
+        drop(end);
+        assert_eq!(server.await.unwrap(), 0);
+    }
 
     #[test]
     fn a_lack_of_sockets_is_logged_now_and_then() {

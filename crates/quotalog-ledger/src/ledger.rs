@@ -6,7 +6,7 @@ use std::time::Duration;
 use prometheus::core::Collector;
 use quick_cache::sync::Cache;
 use quotalog_auth::{Caller, Credential, NewToken, Role, Token, TokenHash, TokenId, TokenRecord};
-use quotalog_domain::{Command, Outcome, Pair, Quota, Resource, UserId};
+use quotalog_domain::{Command, DefaultPolicy, Outcome, Pair, Quota, Resource, Timestamp, UserId};
 use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -14,13 +14,17 @@ use tokio::time::Instant;
 use crate::metrics::{self, Metrics};
 use crate::queue::{Queue, Waiting};
 use crate::store::{
-    ExpiryPassed, Judged, Listed, Page, Revoked, Store, StoreError, StoreFuture, Submission,
-    TokenOrder,
+    AuditEntry, AuditFilter, AuditId, ExpiryPassed, Judged, Listed, Page, QuotaFilter, Revoked,
+    Store, StoreError, StoreFuture, Submission, TokenOrder, UsageEntry, UsageRange,
 };
 use crate::writer::Writer;
 
 /// How long a request waits to be taken into a transaction, and how long for the answer after that.
 pub const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// How long work of many transactions may take in all: erasing a user, finding the fullest quotas. Other
+/// requests are served in between.
+const LONG_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The most authenticated tokens that are remembered, some 200 bytes each.
 const CACHED_CALLERS_MAX: usize = 16_384;
@@ -243,6 +247,98 @@ impl Ledger {
         self.judged(caller, ask(listing).await)
     }
 
+    /// The quotas of all users, by user and resource. A page may be short, or empty, and yet not the last.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the store did not answer or the caller's credential no longer holds.
+    pub async fn quotas(
+        &self,
+        caller: &Caller,
+        filter: QuotaFilter,
+        page: Page<Pair>,
+    ) -> Result<Listed<Quota, Pair>, LedgerError> {
+        let credential = caller.credential.clone();
+        let listing = self.inner.store.quotas(credential, filter, page);
+        self.judged(caller, ask(listing).await)
+    }
+
+    /// The `len_max` quotas of whose limit the largest part is used, fullest first.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the store did not answer or the caller's credential no longer holds.
+    pub async fn fullest(
+        &self,
+        caller: &Caller,
+        filter: QuotaFilter,
+        len_max: usize,
+    ) -> Result<Vec<Quota>, LedgerError> {
+        let credential = caller.credential.clone();
+        let searching = self.inner.store.fullest(credential, filter, len_max);
+        self.judged(caller, ask_for(LONG_WAIT_MAX, searching).await)
+    }
+
+    /// The stored usage rows of a pair, newest first.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the store did not answer or the caller's credential no longer holds.
+    pub async fn usage_history(
+        &self,
+        caller: &Caller,
+        pair: Pair,
+        range: UsageRange,
+        page: Page<Timestamp>,
+    ) -> Result<Listed<UsageEntry, Timestamp>, LedgerError> {
+        let credential = caller.credential.clone();
+        let listing = self
+            .inner
+            .store
+            .usage_history(credential, pair, range, page);
+        self.judged(caller, ask(listing).await)
+    }
+
+    /// The default of a resource.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the store did not answer or the caller's credential no longer holds.
+    pub async fn default_policy(
+        &self,
+        caller: &Caller,
+        resource: Resource,
+    ) -> Result<Option<DefaultPolicy>, LedgerError> {
+        let credential = caller.credential.clone();
+        let finding = self.inner.store.default_policy(credential, resource);
+        self.judged(caller, ask(finding).await)
+    }
+
+    /// The defaults, by resource.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the store did not answer or the caller's credential no longer holds.
+    pub async fn defaults(
+        &self,
+        caller: &Caller,
+        page: Page<Resource>,
+    ) -> Result<Listed<DefaultPolicy, Resource>, LedgerError> {
+        let credential = caller.credential.clone();
+        let listing = self.inner.store.defaults(credential, page);
+        self.judged(caller, ask(listing).await)
+    }
+
+    /// The entries of the audit, newest first.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when the store did not answer or the caller's credential no longer holds.
+    pub async fn audit(
+        &self,
+        caller: &Caller,
+        filter: AuditFilter,
+        page: Page<AuditId>,
+    ) -> Result<Listed<AuditEntry, AuditId>, LedgerError> {
+        let credential = caller.credential.clone();
+        let listing = self.inner.store.audit(credential, filter, page);
+        self.judged(caller, ask(listing).await)
+    }
+
     /// The stored tokens, oldest first.
     ///
     /// # Errors
@@ -278,6 +374,16 @@ impl Ledger {
         let credential = caller.credential.clone();
         let revoking = self.inner.store.revoke_token(credential, id);
         self.judged(caller, order(revoking).await)
+    }
+
+    /// Erases a user, known or not. After an error, doing the same again does the rest.
+    ///
+    /// # Errors
+    /// [`LedgerError`] when not everything was erased, or may not have been.
+    pub async fn erase_user(&self, caller: &Caller, user_id: UserId) -> Result<(), LedgerError> {
+        let credential = caller.credential.clone();
+        let erasing = self.inner.store.erase_user(credential, user_id);
+        self.judged(caller, order_for(LONG_WAIT_MAX, erasing).await)
     }
 
     /// Whether the store answers.
@@ -321,7 +427,11 @@ impl Drop for Inner {
 
 /// Asks a question; one that is not answered in time has changed nothing.
 async fn ask<T>(answer: StoreFuture<'_, T>) -> Result<T, LedgerError> {
-    match tokio::time::timeout(WAIT_MAX, answer).await {
+    ask_for(WAIT_MAX, answer).await
+}
+
+async fn ask_for<T>(wait_max: Duration, answer: StoreFuture<'_, T>) -> Result<T, LedgerError> {
+    match tokio::time::timeout(wait_max, answer).await {
         Ok(answer) => answer.map_err(failed),
         Err(_elapsed) => Err(LedgerError::Unavailable),
     }
@@ -329,7 +439,11 @@ async fn ask<T>(answer: StoreFuture<'_, T>) -> Result<T, LedgerError> {
 
 /// Orders a change; one that is not answered in time may have happened.
 async fn order<T>(answer: StoreFuture<'_, T>) -> Result<T, LedgerError> {
-    match tokio::time::timeout(WAIT_MAX, answer).await {
+    order_for(WAIT_MAX, answer).await
+}
+
+async fn order_for<T>(wait_max: Duration, answer: StoreFuture<'_, T>) -> Result<T, LedgerError> {
+    match tokio::time::timeout(wait_max, answer).await {
         Ok(answer) => answer.map_err(failed),
         Err(_elapsed) => Err(LedgerError::OutcomeUnknown),
     }

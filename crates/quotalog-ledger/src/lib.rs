@@ -4,6 +4,7 @@
 //! [`clock`] the one reader of the time of day. Nothing here knows HTTP, gRPC or SQL, and no answer
 //! leaves before its batch is durable.
 
+mod audit;
 pub mod clock;
 mod ledger;
 mod metrics;

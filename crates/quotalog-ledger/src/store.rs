@@ -11,7 +11,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use quotalog_auth::{Caller, Credential, NewToken, TokenHash, TokenId, TokenRecord};
-use quotalog_domain::{Command, Outcome, Pair, Quota, Resource, Timestamp, UserId};
+use quotalog_domain::{Command, DefaultPolicy, Outcome, Pair, Quota, Resource, Timestamp, UserId};
+
+pub use crate::audit::{
+    AuditAction, AuditActionError, AuditEntry, AuditFilter, AuditId, Deed, Fact, Facts,
+};
 
 /// The future that a port returns.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -64,6 +68,79 @@ pub trait Read: Send + Sync + 'static {
         page: Page<Resource>,
     ) -> StoreFuture<'_, Judged<Listed<Quota, Resource>>>;
 
+    /// The quotas of all pairs with a policy and of those that were counted under a default, in the order
+    /// of the bytes of user and resource.
+    ///
+    /// A page looks at a bounded number of pairs. Where few of them pass the filter, it holds fewer
+    /// entries than it may, even none, and goes on after the last pair it looked at.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot be asked.
+    fn quotas(
+        &self,
+        credential: Credential,
+        filter: QuotaFilter,
+        page: Page<Pair>,
+    ) -> StoreFuture<'_, Judged<Listed<Quota, Pair>>>;
+
+    /// The `len_max` quotas, of those that [`Read::quotas`] lists, of whose limit the largest part is
+    /// used; equal ones in the order of their pairs.
+    ///
+    /// This looks at every pair that was counted today, in many short transactions, of which the last one
+    /// reads the quotas that are answered. A store does one such search at a time.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot be asked.
+    fn fullest(
+        &self,
+        credential: Credential,
+        filter: QuotaFilter,
+        len_max: usize,
+    ) -> StoreFuture<'_, Judged<Vec<Quota>>>;
+
+    /// The stored usage rows of a pair, newest first, whether a policy serves it or not.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot be asked.
+    fn usage_history(
+        &self,
+        credential: Credential,
+        pair: Pair,
+        range: UsageRange,
+        page: Page<Timestamp>,
+    ) -> StoreFuture<'_, Judged<Listed<UsageEntry, Timestamp>>>;
+
+    /// The default of a resource.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot be asked.
+    fn default_policy(
+        &self,
+        credential: Credential,
+        resource: Resource,
+    ) -> StoreFuture<'_, Judged<Option<DefaultPolicy>>>;
+
+    /// The defaults, in the order of the resources' bytes.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot be asked.
+    fn defaults(
+        &self,
+        credential: Credential,
+        page: Page<Resource>,
+    ) -> StoreFuture<'_, Judged<Listed<DefaultPolicy, Resource>>>;
+
+    /// The entries of the audit, newest first.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot be asked.
+    fn audit(
+        &self,
+        credential: Credential,
+        filter: AuditFilter,
+        page: Page<AuditId>,
+    ) -> StoreFuture<'_, Judged<Listed<AuditEntry, AuditId>>>;
+
     /// The stored tokens, oldest first, expired ones included.
     ///
     /// # Errors
@@ -81,7 +158,7 @@ pub trait Read: Send + Sync + 'static {
     fn ping(&self) -> StoreFuture<'_, ()>;
 }
 
-/// A store's part in running the server: tokens and pruning.
+/// A store's part in running the server: tokens, erasure and pruning.
 pub trait Administer: Send + Sync + 'static {
     /// Stores a token. From the moment this is answered, every process on the store knows it.
     ///
@@ -109,6 +186,18 @@ pub trait Administer: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::Internal`] with the error of `publish`, or another when the store fails.
     fn create_first_admin_token(&self, token: NewToken, publish: Publish) -> StoreFuture<'_, bool>;
+
+    /// Erases a user, known or not: policies, usage, tokens, and the kept answers that name it, also those
+    /// of batches that name others too. Nothing but the audit names the user afterwards.
+    ///
+    /// What serves requests goes in one transaction, together with the entry of the audit: on `Ok` and on
+    /// most errors it is gone at once. Usage of earlier days and kept answers of batches follow in
+    /// further, short transactions; after an error, doing the same again does the rest. What is counted
+    /// for the same id after the first transaction is left alone.
+    ///
+    /// # Errors
+    /// [`StoreError`] when not everything was erased, or may not have been.
+    fn erase_user(&self, credential: Credential, user_id: UserId) -> StoreFuture<'_, Judged<()>>;
 
     /// Deletes at most `rows_max` rows that are older than `retention` says, in one short transaction,
     /// and tells how many they were; 0 means that none is left.
@@ -168,8 +257,35 @@ pub struct Page<Key> {
 pub struct Listed<T, Key> {
     /// The entries.
     pub entries: Vec<T>,
-    /// The last of them, if more follow.
+    /// After which key the next page goes on: the last entry's, if more follow. `None` is the end.
     pub next: Option<Key>,
+}
+
+/// Which quotas to list. What is `None` filters nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QuotaFilter {
+    /// Those of this resource.
+    pub resource: Option<Resource>,
+    /// Those of whose limit at least so much is used.
+    pub min_used_percent: Option<u8>,
+}
+
+/// The part of a pair's usage rows that is asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UsageRange {
+    /// Rows that start at this instant or later.
+    pub from: Option<Timestamp>,
+    /// Rows that start before this instant.
+    pub to: Option<Timestamp>,
+}
+
+/// A usage row, as the history shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UsageEntry {
+    /// The instant that names the row.
+    pub window_start: Timestamp,
+    /// Units counted in it.
+    pub usage: u64,
 }
 
 /// The place of a token in the order of creation.
@@ -183,6 +299,8 @@ pub struct Retention {
     pub usage_s: i64,
     /// Kept answers older than this, in seconds.
     pub idempotency_s: i64,
+    /// Entries of the audit older than this, in seconds.
+    pub audit_s: i64,
 }
 
 /// Why a store did not answer, by what the caller can do about it.
@@ -232,5 +350,23 @@ impl Retention {
     #[must_use]
     pub fn kept_before(&self, now: Timestamp) -> Timestamp {
         now.plus_s(-self.idempotency_s)
+    }
+
+    /// Entries of the audit from before this instant are pruned.
+    #[must_use]
+    pub fn audit_before(&self, now: Timestamp) -> Timestamp {
+        now.plus_s(-self.audit_s)
+    }
+}
+
+impl QuotaFilter {
+    /// Whether `quota` is to be listed.
+    #[must_use]
+    pub fn admits(&self, quota: &Quota) -> bool {
+        let of_resource = |resource: &Resource| *resource == quota.pair.resource;
+        self.resource.as_ref().is_none_or(of_resource)
+            && self
+                .min_used_percent
+                .is_none_or(|percent| quota.is_used_to(percent))
     }
 }

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use quotalog_auth::{Caller, Credential, NewToken, Role, Token, TokenHash, TokenId, TokenRecord};
 use quotalog_domain::{
-    Answer, Command, Limit, Operation, Outcome, Pair, Quota, Resource, State, Timestamp, UserId,
-    Window, decide_batch,
+    Answer, Command, DefaultPolicy, Limit, Operation, Outcome, Pair, Quota, Resource, State,
+    Timestamp, UserId, Window, decide_batch,
 };
 use quotalog_ledger::store::{
-    Administer, Batch, Commit, ExpiryPassed, Judged, Listed, Page, Publish, Read, Retention,
-    Revoked, StoreError, StoreFuture, TokenOrder,
+    Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ExpiryPassed, Judged, Listed,
+    Page, Publish, QuotaFilter, Read, Retention, Revoked, StoreError, StoreFuture, TokenOrder,
+    UsageEntry, UsageRange,
 };
 use quotalog_ledger::{Ledger, LedgerError, Settings, WAIT_MAX};
 use tokio::sync::Semaphore;
@@ -129,6 +130,59 @@ impl Read for ScriptedStore {
         Box::pin(std::future::pending())
     }
 
+    fn quotas(
+        &self,
+        _: Credential,
+        _: QuotaFilter,
+        _: Page<Pair>,
+    ) -> StoreFuture<'_, Judged<Listed<Quota, Pair>>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn fullest(
+        &self,
+        _: Credential,
+        _: QuotaFilter,
+        _: usize,
+    ) -> StoreFuture<'_, Judged<Vec<Quota>>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn usage_history(
+        &self,
+        _: Credential,
+        _: Pair,
+        _: UsageRange,
+        _: Page<Timestamp>,
+    ) -> StoreFuture<'_, Judged<Listed<UsageEntry, Timestamp>>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn default_policy(
+        &self,
+        _: Credential,
+        _: Resource,
+    ) -> StoreFuture<'_, Judged<Option<DefaultPolicy>>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn defaults(
+        &self,
+        _: Credential,
+        _: Page<Resource>,
+    ) -> StoreFuture<'_, Judged<Listed<DefaultPolicy, Resource>>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn audit(
+        &self,
+        _: Credential,
+        _: AuditFilter,
+        _: Page<AuditId>,
+    ) -> StoreFuture<'_, Judged<Listed<AuditEntry, AuditId>>> {
+        Box::pin(std::future::pending())
+    }
+
     fn tokens(
         &self,
         _: Credential,
@@ -156,6 +210,10 @@ impl Administer for ScriptedStore {
     }
 
     fn create_first_admin_token(&self, _: NewToken, _: Publish) -> StoreFuture<'_, bool> {
+        Box::pin(std::future::pending())
+    }
+
+    fn erase_user(&self, _: Credential, _: UserId) -> StoreFuture<'_, Judged<()>> {
         Box::pin(std::future::pending())
     }
 
@@ -469,4 +527,27 @@ async fn a_question_that_is_not_answered_is_unavailable_and_an_order_of_unknown_
     assert!(matches!(question, Err(LedgerError::Unavailable)));
     let order = ledger.revoke_token(&caller(), TokenId::named("x")).await;
     assert!(matches!(order, Err(LedgerError::OutcomeUnknown)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_of_many_transactions_is_waited_for_longer() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let started = tokio::time::Instant::now();
+    let user_id = UserId::try_from("u").unwrap();
+    let order = ledger.erase_user(&caller(), user_id).await;
+    assert!(matches!(order, Err(LedgerError::OutcomeUnknown)));
+    assert!(started.elapsed() >= 12 * WAIT_MAX);
+    let started = tokio::time::Instant::now();
+    let question = ledger.fullest(&caller(), QuotaFilter::default(), 1).await;
+    assert!(matches!(question, Err(LedgerError::Unavailable)));
+    assert!(started.elapsed() >= 12 * WAIT_MAX);
+    let started = tokio::time::Instant::now();
+    let page = Page {
+        after: None,
+        len_max: 1,
+    };
+    let question = ledger.quotas(&caller(), QuotaFilter::default(), page).await;
+    assert!(matches!(question, Err(LedgerError::Unavailable)));
+    assert!(started.elapsed() < 2 * WAIT_MAX);
 }

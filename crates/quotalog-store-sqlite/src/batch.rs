@@ -6,16 +6,16 @@ use std::collections::HashMap;
 
 use quotalog_auth::{Standing, TokenId};
 use quotalog_domain::{
-    Command, KeptAnswer, KeyScope, Keyed, Pair, Policy, Resource, State, Timestamp, UsageRow,
-    Window, decide_batch,
+    KeptAnswer, KeyScope, Keyed, Pair, Policy, Resource, State, Timestamp, UsageRow, Window,
+    decide_batch,
 };
-use quotalog_ledger::store::{Batch, Revoked, StoreError, Submission, Verdict};
-use rusqlite::{CachedStatement, OptionalExtension as _, Result};
+use quotalog_ledger::store::{Batch, Deed, Revoked, StoreError, Submission, Verdict};
+use rusqlite::{CachedStatement, Result};
 
 use crate::fault::{Fault, before_commit};
 use crate::quota::{self, Pairs};
 use crate::tx::Tx;
-use crate::{instant, kept, token};
+use crate::{audit, instant, kept, token};
 
 pub(crate) const SAVE_POLICY: &str = "INSERT INTO quota_policies \
      (user_id, resource, window, limit_count, created_at, updated_at) \
@@ -30,7 +30,6 @@ pub(crate) const INSERT_USAGE: &str = "INSERT INTO quota_usage \
      (user_id, resource, window_start, usage, created_at, updated_at) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT(user_id, resource, window_start) DO UPDATE SET \
      usage = excluded.usage, created_at = excluded.created_at, updated_at = excluded.updated_at";
-const ANY_DEFAULT: &str = "SELECT 1 FROM quotalog_defaults LIMIT 1";
 const SAVE_DEFAULT: &str = "INSERT INTO quotalog_defaults \
      (resource, window, limit_count, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5) \
      ON CONFLICT(resource) DO UPDATE SET window = excluded.window, \
@@ -57,11 +56,11 @@ pub(crate) fn run(
         return Ok(Vec::new());
     }
     let holding = judge(tx, &submissions, generation).map_err(before_commit)?;
-    let commands = || {
+    let admitted = || {
         let pairs = submissions.iter().zip(&holding);
-        pairs.filter_map(|(submission, holds)| holds.then_some(&submission.command))
+        pairs.filter_map(|(submission, holds)| holds.then_some(submission))
     };
-    let mut outcomes = decide(tx, idempotency_retention_s, commands)
+    let mut outcomes = decide(tx, idempotency_retention_s, admitted)
         .map_err(before_commit)?
         .into_iter();
     let verdict = |holds: &bool| match holds {
@@ -74,11 +73,12 @@ pub(crate) fn run(
     holding.iter().map(verdict).collect()
 }
 
-fn decide<'a, Commands: Iterator<Item = &'a Command>>(
+fn decide<'a, Admitted: Iterator<Item = &'a Submission>>(
     tx: &Tx<'_>,
     idempotency_retention_s: i64,
-    commands: impl Fn() -> Commands,
+    admitted: impl Fn() -> Admitted,
 ) -> Result<Vec<quotalog_domain::Outcome>> {
+    let commands = || admitted().map(|submission| &submission.command);
     let mut state = State::needed_by(commands());
     let row_ids = load_pairs(tx, &mut state)?;
     load_defaults(tx, &mut state)?;
@@ -87,6 +87,7 @@ fn decide<'a, Commands: Iterator<Item = &'a Command>>(
     save_pairs(tx, &state, &row_ids)?;
     save_defaults(tx, &state)?;
     save_kept(tx, &state)?;
+    save_changes(tx, &state, admitted())?;
     Ok(outcomes)
 }
 
@@ -140,8 +141,7 @@ fn load_pairs(tx: &Tx<'_>, state: &mut State) -> Result<RowIds> {
 }
 
 fn load_defaults(tx: &Tx<'_>, state: &mut State) -> Result<()> {
-    let mut any = tx.connection.prepare_cached(ANY_DEFAULT)?;
-    if any.query_row([], |_| Ok(())).optional()?.is_none() {
+    if !quota::any_default(tx)? {
         return Ok(());
     }
     let mut found: Vec<(Resource, Policy)> = Vec::new();
@@ -273,6 +273,24 @@ fn save_kept(tx: &Tx<'_>, state: &State) -> Result<()> {
     Ok(())
 }
 
+/// Writes what the audit is to remember, each change as its submission's.
+fn save_changes<'a>(
+    tx: &Tx<'_>,
+    state: &State,
+    admitted: impl Iterator<Item = &'a Submission>,
+) -> Result<()> {
+    let mut changes = state.changes().iter().peekable();
+    for (position, submission) in admitted.enumerate() {
+        while let Some((_, change)) = changes.next_if(|(of, _)| *of == position) {
+            audit::write(tx, &submission.credential, &Deed::of_change(change))?;
+        }
+        if changes.peek().is_none() {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// The columns that name a kept answer.
 struct KeptPlace<'a> {
     user_id: &'a str,
@@ -345,8 +363,8 @@ impl<'c> UsageWriter<'c> {
     }
 }
 
-/// What was not written was not counted, whatever of another program's schema kept it from being written.
-fn must_be_one(rows: usize) -> Result<()> {
+/// What was not written did not happen, whatever of another program's schema kept it from being written.
+pub(crate) fn must_be_one(rows: usize) -> Result<()> {
     match rows {
         1 => Ok(()),
         _ => Err(rusqlite::Error::StatementChangedRows(rows)),

@@ -79,6 +79,17 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<KeptAnswer, Unreadable> {
     }
 }
 
+/// Whether the kept answer tells of a quota of this user. What is unreadable names nobody that one could
+/// know of; it ends with its retention.
+pub(crate) fn names(bytes: &[u8], user_id: &UserId) -> bool {
+    let quotas = match decode(bytes).map(|kept| kept.answer) {
+        Ok(Answer::Quota(quota)) => vec![quota],
+        Ok(Answer::Quotas(quotas)) => quotas,
+        Ok(Answer::Default(_) | Answer::Deleted) | Err(Unreadable) => Vec::new(),
+    };
+    quotas.iter().any(|quota| quota.pair.user_id == *user_id)
+}
+
 struct Writer(Vec<u8>);
 
 impl Writer {

@@ -3,20 +3,27 @@
 //! One thread owns the writing connection, a few threads read. Nothing is decided here and nothing is
 //! remembered between transactions: the file is the authority. No caller ever sees SQL.
 
+mod audit;
 mod batch;
 mod believed;
 mod connection;
+mod erase;
 mod error;
+mod facts;
 mod fault;
+mod fullest;
 mod instant;
 mod kept;
 mod list;
 mod passed_over;
 mod place;
+#[cfg(test)]
+mod plans;
 mod ports;
 mod presence;
 mod prune;
 mod quota;
+mod raw;
 mod reader;
 mod row;
 mod schema;
@@ -25,6 +32,7 @@ mod store;
 mod token;
 mod turnstile;
 mod tx;
+mod walk;
 mod writer;
 
 pub use error::OpenError;

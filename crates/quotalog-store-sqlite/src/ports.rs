@@ -1,17 +1,18 @@
 //! The ports of the ledger, each as one piece of work for the writer or a reader.
 
 use quotalog_auth::{Caller, Credential, NewToken, TokenHash, TokenId, TokenRecord};
-use quotalog_domain::{Pair, Quota, Resource, UserId};
+use quotalog_domain::{DefaultPolicy, Pair, Quota, Resource, Timestamp, UserId};
 use quotalog_ledger::store::{
-    Administer, Batch, Commit, ExpiryPassed, Judged, Listed, Page, Publish, Read, Retention,
-    StoreError, StoreFuture, TokenOrder, Verdict,
+    Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ExpiryPassed, Judged, Listed,
+    Page, Publish, QuotaFilter, Read, Retention, StoreError, StoreFuture, TokenOrder, UsageEntry,
+    UsageRange, Verdict,
 };
 
 use crate::fault::before_commit;
 use crate::quota::{self, Pairs};
 use crate::store::SqliteStore;
 use crate::tx::Tx;
-use crate::{batch, list, prune, token};
+use crate::{audit, batch, erase, fullest, list, prune, token};
 
 impl Commit for SqliteStore {
     fn commit(&self, batch: Batch) -> StoreFuture<'_, Vec<Verdict>> {
@@ -46,6 +47,69 @@ impl Read for SqliteStore {
         self.read(move |tx| judged(tx, &credential, |tx| list::user_quotas(tx, &user_id, &page)))
     }
 
+    fn quotas(
+        &self,
+        credential: Credential,
+        filter: QuotaFilter,
+        page: Page<Pair>,
+    ) -> StoreFuture<'_, Judged<Listed<Quota, Pair>>> {
+        self.read(move |tx| {
+            judged(tx, &credential, |tx| {
+                let wanted = |quota: &Quota| filter.admits(quota);
+                list::quotas(tx, filter.resource.as_ref(), wanted, &page)
+            })
+        })
+    }
+
+    fn fullest(
+        &self,
+        credential: Credential,
+        filter: QuotaFilter,
+        len_max: usize,
+    ) -> StoreFuture<'_, Judged<Vec<Quota>>> {
+        Box::pin(fullest::find(self, credential, filter, len_max))
+    }
+
+    fn usage_history(
+        &self,
+        credential: Credential,
+        pair: Pair,
+        range: UsageRange,
+        page: Page<Timestamp>,
+    ) -> StoreFuture<'_, Judged<Listed<UsageEntry, Timestamp>>> {
+        self.read(move |tx| judged(tx, &credential, |tx| list::usage(tx, &pair, range, &page)))
+    }
+
+    fn default_policy(
+        &self,
+        credential: Credential,
+        resource: Resource,
+    ) -> StoreFuture<'_, Judged<Option<DefaultPolicy>>> {
+        self.read(move |tx| {
+            judged(tx, &credential, |tx| {
+                let policy = quota::default_of(tx, &resource)?;
+                Ok(policy.map(|policy| DefaultPolicy { resource, policy }))
+            })
+        })
+    }
+
+    fn defaults(
+        &self,
+        credential: Credential,
+        page: Page<Resource>,
+    ) -> StoreFuture<'_, Judged<Listed<DefaultPolicy, Resource>>> {
+        self.read(move |tx| judged(tx, &credential, |tx| list::defaults(tx, &page)))
+    }
+
+    fn audit(
+        &self,
+        credential: Credential,
+        filter: AuditFilter,
+        page: Page<AuditId>,
+    ) -> StoreFuture<'_, Judged<Listed<AuditEntry, AuditId>>> {
+        self.read(move |tx| judged(tx, &credential, |tx| audit::page(tx, &filter, &page)))
+    }
+
     fn tokens(
         &self,
         credential: Credential,
@@ -73,7 +137,7 @@ impl Administer for SqliteStore {
         token: NewToken,
     ) -> StoreFuture<'_, Judged<Result<TokenRecord, ExpiryPassed>>> {
         self.write(move |tx| {
-            judged(tx, &credential, |tx| token::insert(tx, token))
+            judged(tx, &credential, |tx| token::insert(tx, &credential, token))
                 .map(|judged| judged.map(|record| record.ok_or(ExpiryPassed)))
                 .map_err(before_commit)
         })
@@ -81,7 +145,7 @@ impl Administer for SqliteStore {
 
     fn revoke_token(&self, credential: Credential, id: TokenId) -> StoreFuture<'_, Judged<bool>> {
         self.write(move |tx| {
-            judged(tx, &credential, |tx| token::delete(tx, &id)).map_err(before_commit)
+            judged(tx, &credential, |tx| token::delete(tx, &credential, &id)).map_err(before_commit)
         })
     }
 
@@ -90,11 +154,17 @@ impl Administer for SqliteStore {
             if token::has_valid_admin(tx).map_err(before_commit)? {
                 return Ok(false);
             }
-            let stored = token::insert(tx, token).map_err(before_commit)?;
+            // Whoever starts the server holds the database.
+            let stored = token::insert(tx, &Credential::CommandLine, token);
+            let stored = stored.map_err(before_commit)?;
             stored.ok_or_else(|| StoreError::Internal(Box::new(ExpiryPassed)))?;
             publish().map_err(|error| StoreError::Internal(Box::new(error)))?;
             Ok(true)
         })
+    }
+
+    fn erase_user(&self, credential: Credential, user_id: UserId) -> StoreFuture<'_, Judged<()>> {
+        Box::pin(erase::user(self, credential, user_id))
     }
 
     fn prune_step(&self, retention: Retention, rows_max: u32) -> StoreFuture<'_, u32> {
@@ -103,7 +173,7 @@ impl Administer for SqliteStore {
 }
 
 /// What `work` answers, if the credential holds in the same transaction.
-fn judged<T>(
+pub(crate) fn judged<T>(
     tx: &Tx<'_>,
     credential: &Credential,
     work: impl FnOnce(&Tx<'_>) -> rusqlite::Result<T>,

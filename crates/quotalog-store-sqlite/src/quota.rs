@@ -13,6 +13,7 @@ pub(crate) const FIND_USAGE: &str = "SELECT id, window_start, usage FROM quota_u
      WHERE user_id = ?1 AND resource = ?2 AND window_start >= ?3 AND window_start < ?4";
 pub(crate) const FIND_DEFAULT: &str = "SELECT id, window, limit_count, created_at, updated_at \
      FROM quotalog_defaults WHERE resource = ?1";
+const ANY_DEFAULT: &str = "SELECT 1 FROM quotalog_defaults LIMIT 1";
 
 const PROBES: [&str; 2] = [
     "SELECT user_id, resource, window, limit_count, created_at, updated_at FROM quota_policies LIMIT 1",
@@ -67,16 +68,21 @@ impl<'c> Pairs<'c> {
         Ok(())
     }
 
+    /// The policy in force for the pair, and where it comes from.
+    pub(crate) fn in_force(
+        &mut self,
+        tx: &Tx<'_>,
+        pair: &Pair,
+    ) -> Result<Option<(Policy, Source)>> {
+        Ok(match self.policy(tx, pair)? {
+            Some(own) => Some((own, Source::Policy)),
+            None => default_of(tx, &pair.resource)?.map(|policy| (policy, Source::Default)),
+        })
+    }
+
     /// The pair's quota, if a policy of its own or a default serves it.
     pub(crate) fn quota(&mut self, tx: &Tx<'_>, pair: Pair) -> Result<Option<Quota>> {
-        let own = self
-            .policy(tx, &pair)?
-            .map(|policy| (policy, Source::Policy));
-        let in_force = match own {
-            Some(own) => Some(own),
-            None => default_of(tx, &pair.resource)?.map(|policy| (policy, Source::Default)),
-        };
-        let Some((policy, source)) = in_force else {
+        let Some((policy, source)) = self.in_force(tx, &pair)? else {
             return Ok(None);
         };
         let mut usage = Usage::default();
@@ -85,6 +91,12 @@ impl<'c> Pairs<'c> {
         })?;
         Ok(Some(Quota::check(pair, policy, source, &usage, tx.now)))
     }
+}
+
+/// Whether there is a default of anything.
+pub(crate) fn any_default(tx: &Tx<'_>) -> Result<bool> {
+    let mut any = tx.connection.prepare_cached(ANY_DEFAULT)?;
+    Ok(any.query_row([], |_| Ok(())).optional()?.is_some())
 }
 
 /// The default of a resource.

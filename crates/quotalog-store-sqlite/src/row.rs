@@ -1,11 +1,12 @@
 //! From rows to values of the domain, through its constructors. The only place that does so.
 
-use quotalog_auth::{Role, RoleKind, TokenId, TokenName, TokenRecord};
-use quotalog_domain::{Limit, Policy, Resource, Timestamp, UserId, Window};
+use quotalog_auth::{Actor, ActorKind, Role, RoleKind, TokenId, TokenName, TokenRecord};
+use quotalog_domain::{Limit, Pair, Policy, Resource, Timestamp, UserId, Window};
+use quotalog_ledger::store::{AuditAction, AuditEntry, AuditId, Facts};
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
-use crate::instant;
+use crate::{facts, instant};
 
 /// What of a row the domain cannot hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -26,6 +27,12 @@ pub(crate) enum Unfit {
     Role,
     #[error("the name is none")]
     Name,
+    #[error("the actor is unknown")]
+    Actor,
+    #[error("the action is unknown")]
+    Action,
+    #[error("the facts are unreadable")]
+    Facts,
 }
 
 /// `window, limit_count, created_at, updated_at`, from column `first` on.
@@ -59,24 +66,64 @@ pub(crate) fn resource(row: &Row<'_>, column: usize) -> Result<Resource, Unfit> 
     id.ok_or(Unfit::Resource)
 }
 
+/// `user_id, resource`, from column `first` on.
+pub(crate) fn pair(row: &Row<'_>, first: usize) -> Result<Pair, Unfit> {
+    Ok(Pair {
+        user_id: user_id(row, first)?,
+        resource: resource(row, first + 1)?,
+    })
+}
+
+/// `id, at, actor_kind, actor_id, actor_name, action, user_id, resource, before, after`.
+pub(crate) fn audit_entry(row: &Row<'_>) -> Result<AuditEntry, Unfit> {
+    let kind = text(row, 2).and_then(|text| ActorKind::try_from(text).ok());
+    let action = text(row, 5).and_then(|text| AuditAction::try_from(text).ok());
+    Ok(AuditEntry {
+        id: AuditId(integer(row, 0).ok_or(Unfit::Action)?),
+        at: timestamp(row, 1)?,
+        actor: Actor {
+            kind: kind.ok_or(Unfit::Actor)?,
+            id: text(row, 3).ok_or(Unfit::Actor)?.to_owned(),
+            name: optional(row, 4, |row, column| {
+                text(row, column).map(str::to_owned).ok_or(Unfit::Actor)
+            })?,
+        },
+        action: action.ok_or(Unfit::Action)?,
+        user_id: optional(row, 6, user_id)?,
+        resource: optional(row, 7, resource)?,
+        before: optional(row, 8, read_facts)?,
+        after: optional(row, 9, read_facts)?,
+    })
+}
+
+/// A token's `name`, in column `column`.
+pub(crate) fn token_name(row: &Row<'_>, column: usize) -> Result<Option<TokenName>, Unfit> {
+    optional(row, column, |row, column| {
+        let name = text(row, column).and_then(|text| TokenName::try_from(text).ok());
+        name.ok_or(Unfit::Name)
+    })
+}
+
 /// `id, role, user_id, name, created_at, expires_at`, from column `first` on.
 pub(crate) fn token(row: &Row<'_>, first: usize) -> Result<TokenRecord, Unfit> {
     let kind = text(row, first + 1).and_then(|text| RoleKind::try_from(text).ok());
     let user = optional(row, first + 2, user_id)?;
-    let name = |row: &Row<'_>, column| {
-        let name = text(row, column).and_then(|text| TokenName::try_from(text).ok());
-        name.ok_or(Unfit::Name)
-    };
     Ok(TokenRecord {
         id: TokenId::named(text(row, first).ok_or(Unfit::Name)?),
         role: Role::new(kind.ok_or(Unfit::Role)?, user).map_err(|_| Unfit::Role)?,
-        name: optional(row, first + 3, name)?,
+        name: token_name(row, first + 3)?,
         created_at: timestamp(row, first + 4)?,
         expires_at: optional(row, first + 5, timestamp)?,
     })
 }
 
-fn timestamp(row: &Row<'_>, column: usize) -> Result<Timestamp, Unfit> {
+fn read_facts(row: &Row<'_>, column: usize) -> Result<Facts, Unfit> {
+    let facts = text(row, column).and_then(facts::from_json);
+    facts.ok_or(Unfit::Facts)
+}
+
+/// An instant, in column `column`.
+pub(crate) fn timestamp(row: &Row<'_>, column: usize) -> Result<Timestamp, Unfit> {
     text(row, column)
         .and_then(instant::from_text)
         .ok_or(Unfit::Instant)

@@ -49,6 +49,8 @@ struct Inner {
     threads: Mutex<Threads>,
     idempotency_retention_s: i64,
     presence: Arc<Presence>,
+    /// Held by the one search through all of today's usage, which is work for a reader for seconds.
+    search: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -102,6 +104,7 @@ impl SqliteStore {
             threads: Mutex::new(threads),
             idempotency_retention_s: config.idempotency_retention_s,
             presence,
+            search: tokio::sync::Mutex::default(),
         })))
     }
 
@@ -134,6 +137,11 @@ impl SqliteStore {
     /// Whether the database's path still leads to the file that was opened.
     pub(crate) fn check_presence(&self) -> Result<(), StoreError> {
         self.0.presence.check()
+    }
+
+    /// Waits until no other search is under way, and keeps others waiting.
+    pub(crate) async fn begin_search(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.0.search.lock().await
     }
 
     /// Has the writer do `work` in a transaction of its own.

@@ -3,13 +3,13 @@
 use quotalog_auth::{
     Caller, Credential, Generation, NewToken, Standing, TokenHash, TokenId, TokenRecord,
 };
-use quotalog_ledger::store::{Judged, Revoked};
+use quotalog_domain::UserId;
+use quotalog_ledger::store::{Deed, Judged, Revoked};
 use rusqlite::{Connection, OptionalExtension as _, Result};
 
-use crate::instant;
 use crate::quota::held;
-use crate::row;
 use crate::tx::Tx;
+use crate::{audit, instant, row};
 
 const GENERATION: &str = "SELECT generation FROM quotalog_token_generation WHERE id = 1";
 const BUMP: &str = "UPDATE quotalog_token_generation SET generation = generation + 1 WHERE id = 1";
@@ -18,9 +18,12 @@ const FIND: &str = "SELECT place, id, role, user_id, name, created_at, expires_a
      FROM quotalog_tokens WHERE hash = ?1";
 const ADMINS: &str = "SELECT place, id, role, user_id, name, created_at, expires_at \
      FROM quotalog_tokens WHERE role = 'admin'";
+pub(crate) const FIND_BY_ID: &str = "SELECT place, id, role, user_id, name, created_at, expires_at \
+     FROM quotalog_tokens WHERE id = ?1";
 const INSERT: &str = "INSERT INTO quotalog_tokens \
      (id, hash, role, user_id, name, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 const DELETE: &str = "DELETE FROM quotalog_tokens WHERE id = ?1";
+pub(crate) const DELETE_OF_USER: &str = "DELETE FROM quotalog_tokens WHERE user_id = ?1";
 
 /// The state of the tokens, as this transaction sees it.
 pub(crate) fn generation(connection: &Connection) -> Result<Generation> {
@@ -75,8 +78,12 @@ pub(crate) fn has_valid_admin(tx: &Tx<'_>) -> Result<bool> {
     Ok(false)
 }
 
-/// Stores the token; `None` if it would have expired already.
-pub(crate) fn insert(tx: &Tx<'_>, token: NewToken) -> Result<Option<TokenRecord>> {
+/// Stores the token as an order of `credential`; `None` if it would have expired already.
+pub(crate) fn insert(
+    tx: &Tx<'_>,
+    credential: &Credential,
+    token: NewToken,
+) -> Result<Option<TokenRecord>> {
     let NewToken {
         id,
         hash,
@@ -105,19 +112,40 @@ pub(crate) fn insert(tx: &Tx<'_>, token: NewToken) -> Result<Option<TokenRecord>
         record.expires_at.map(instant::to_text),
     ))?;
     bump(tx.connection)?;
+    audit::write(tx, credential, &Deed::token_created(&record))?;
     Ok(Some(record))
 }
 
-/// Deletes the token, and tells whether there was one.
-pub(crate) fn delete(tx: &Tx<'_>, id: &TokenId) -> Result<bool> {
-    let deleted = tx
-        .connection
+/// Deletes the token as an order of `credential`, and tells whether there was one.
+pub(crate) fn delete(tx: &Tx<'_>, credential: &Credential, id: &TokenId) -> Result<bool> {
+    let deed = {
+        let mut find = tx.connection.prepare_cached(FIND_BY_ID)?;
+        let mut rows = find.query([id.as_str()])?;
+        let Some(row) = rows.next()? else {
+            return Ok(false);
+        };
+        let token = held(tx, "quotalog_tokens", row, |row| row::token(row, 1))?;
+        Deed::token_revoked(id, token.as_ref())
+    };
+    // First, while the name of a token that deletes itself can still be found.
+    audit::write(tx, credential, &deed)?;
+    tx.connection
         .prepare_cached(DELETE)?
         .execute([id.as_str()])?;
+    bump(tx.connection)?;
+    Ok(true)
+}
+
+/// Deletes the tokens of a user, and tells how many they were.
+pub(crate) fn delete_of_user(tx: &Tx<'_>, user_id: &UserId) -> Result<usize> {
+    let deleted = tx
+        .connection
+        .prepare_cached(DELETE_OF_USER)?
+        .execute([user_id.as_str()])?;
     if deleted > 0 {
         bump(tx.connection)?;
     }
-    Ok(deleted > 0)
+    Ok(deleted)
 }
 
 fn bump(connection: &Connection) -> Result<()> {

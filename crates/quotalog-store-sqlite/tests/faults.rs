@@ -318,3 +318,53 @@ async fn what_was_not_written_is_not_granted() {
         assert!(matches!(failed, Err(StoreError::Internal(_))), "{failed:?}");
     }
 }
+
+#[tokio::test]
+async fn what_the_audit_does_not_hold_did_not_happen() {
+    let database = TempDatabase::at_start();
+    let desk = database.desk();
+    desk.set(pair("u", "r"), Window::Daily, 5).await;
+    assert!(desk.consume(pair("u", "r"), 3).await.is_ok());
+    let (token, new) = Token::generate(Role::User(pair("u", "r").user_id), None, None).unwrap();
+    let id = new.id.clone();
+    let operator = || Credential::CommandLine;
+    let created = desk.store.create_token(operator(), new).await;
+    assert!(matches!(created, Ok(Ok(Ok(_)))), "{created:?}");
+
+    for swallow in ["RAISE(IGNORE)", "RAISE(ABORT, 'no')"] {
+        let trigger = format!(
+            "DROP TRIGGER IF EXISTS swallow; \
+             CREATE TRIGGER swallow BEFORE INSERT ON quotalog_audit BEGIN SELECT {swallow}; END"
+        );
+        database.foreign().execute_batch(&trigger).unwrap();
+        for operation in [
+            Operation::SetPolicy {
+                pair: pair("u", "r"),
+                window: Window::Daily,
+                limit: quotalog_domain::Limit::settable(9).unwrap(),
+                if_match: None,
+            },
+            Operation::Reset {
+                pair: pair("u", "r"),
+            },
+        ] {
+            let batch = Batch::new(|| [submission(Command::new(operation))].into());
+            let failed = desk.store.commit(batch).await;
+            assert!(matches!(failed, Err(StoreError::Internal(_))), "{failed:?}");
+        }
+        let (_, new) = Token::generate(Role::Admin, None, None).unwrap();
+        assert!(desk.store.create_token(operator(), new).await.is_err());
+        let revoked = desk.store.revoke_token(operator(), id.clone()).await;
+        assert!(matches!(revoked, Err(StoreError::Internal(_))));
+        let user_id = pair("u", "r").user_id;
+        let erased = desk.store.erase_user(operator(), user_id).await;
+        assert!(matches!(erased, Err(StoreError::Internal(_))));
+
+        let quota = desk.check(pair("u", "r")).await.unwrap();
+        assert_eq!((quota.usage, quota.limit().get()), (3, 5));
+        assert_eq!(database.rows("quotalog_tokens"), 1);
+        let caller = desk.store.authenticate(token.hash()).await.unwrap();
+        assert!(caller.is_some());
+        assert_eq!(database.rows("quotalog_audit"), 2);
+    }
+}

@@ -7,8 +7,11 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use quotalog_auth::Credential;
 use quotalog_domain::{Refusal, Window};
-use quotalog_ledger::store::{Read as _, StoreError};
+use quotalog_ledger::store::{
+    AuditFilter, AuditId, Fact, Page, QuotaFilter, Read as _, StoreError,
+};
 use quotalog_store_sqlite::OpenError;
 use quotalog_testkit::ManualClock;
 use quotalog_testkit::conformance::{Desk, START, pair};
@@ -114,6 +117,118 @@ async fn a_row_that_the_domain_cannot_hold_is_passed_over() {
     assert_eq!(desk.usage(pair("u", "sound")).await, 10);
     assert_eq!(database.rows("quota_policies"), 10);
     assert_eq!(database.rows("quota_usage"), 5);
+}
+
+/// Users and resources in SQL, of which the last two are sound. A blob comes after every text, a text need
+/// not be UTF-8, and the one of zeros is too long.
+const ODD_KEYS: [&str; 12] = [
+    "'', 'r'",
+    "'a', ''",
+    "'a', 'b/c'",
+    "'a', x'00'",
+    "'a', CAST(x'62ff' AS TEXT)",
+    "CAST(x'61ff' AS TEXT), 'r'",
+    "hex(zeroblob(128)), 'r'",
+    "'b' || char(10), 'r'",
+    "x'61', 'r'",
+    "x'ff', x'ff'",
+    "'a', 'r'",
+    "'z', 'r'",
+];
+
+#[tokio::test]
+async fn a_walk_goes_past_what_the_domain_cannot_hold() {
+    let database = TempDatabase::at_start();
+    let dates = "'2026-11-01 09:00:00', '2026-11-01 09:00:00'";
+    let usage = "INSERT INTO quota_usage
+        (user_id, resource, window_start, usage, created_at, updated_at) VALUES";
+    let mut rows = format!("{usage} ('m', 'r', '2026-11-30 18:00:00', 5, {dates});");
+    for key in ODD_KEYS {
+        rows += &format!(
+            "INSERT INTO quota_policies (user_id, resource, limit_count, created_at, updated_at)
+              VALUES ({key}, 10, {dates});
+             {usage} ({key}, '2026-11-30 18:00:00', 1, {dates}), ({key}, x'2026', 1, {dates});"
+        );
+    }
+    let desk = adopt(&database, &rows);
+    desk.set_default("r", Window::Hourly, 10).await;
+    let store = &desk.store;
+    let by = || Credential::CommandLine;
+    let filters = [None, Some(pair("a", "r").resource)].map(|resource| QuotaFilter {
+        resource,
+        min_used_percent: None,
+    });
+    for filter in filters {
+        let (mut met, mut after) = (Vec::new(), None);
+        loop {
+            let page = Page { after, len_max: 1 };
+            let listed = store.quotas(by(), filter.clone(), page).await.unwrap();
+            let listed = listed.unwrap();
+            met.extend(listed.entries.into_iter().map(|quota| quota.pair));
+            after = listed.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let sound = [pair("a", "r"), pair("m", "r"), pair("z", "r")];
+        assert_eq!(met, sound, "{filter:?}");
+        let fullest = store.fullest(by(), filter, 9).await.unwrap().unwrap();
+        let fullest: Vec<_> = fullest
+            .into_iter()
+            .map(|quota| (quota.pair, quota.usage))
+            .collect();
+        let in_order = [
+            (pair("m", "r"), 5),
+            (pair("a", "r"), 1),
+            (pair("z", "r"), 1),
+        ];
+        assert_eq!(fullest, in_order);
+    }
+    assert_eq!(desk.list("a").await.len(), 1);
+}
+
+#[tokio::test]
+async fn an_entry_of_the_audit_that_cannot_be_read_is_passed_over() {
+    let database = TempDatabase::at_start();
+    let desk = database.desk();
+    for limit in 1..=9 {
+        desk.set(pair("u", "r"), Window::Daily, limit).await;
+    }
+    // What a newer program adds to the facts is shown; what it adds beyond them is not understood.
+    for (id, change) in [
+        (
+            1,
+            "after = '{\"window\":\"daily\",\"burst\":7,\"of\":null}'",
+        ),
+        (2, "after = '{\"window\":'"),
+        (3, "before = x'00'"),
+        (4, "action = 'policy.freeze'"),
+        (5, "actor_kind = 'robot'"),
+        (6, "at = 'yesterday'"),
+        (7, "user_id = 'a/b'"),
+        (8, "actor_id = x'00'"),
+    ] {
+        let change = format!("UPDATE quotalog_audit SET {change} WHERE id = {id}");
+        assert_eq!(database.foreign().execute(&change, []).unwrap(), 1);
+    }
+    let page = |after, len_max| {
+        let page = Page { after, len_max };
+        let filter = AuditFilter::default();
+        desk.store.audit(Credential::CommandLine, filter, page)
+    };
+    let first = page(None, 1).await.unwrap().unwrap();
+    assert_eq!(first.next, Some(AuditId(9)));
+    let second = page(first.next, 1).await.unwrap().unwrap();
+    assert_eq!(second.next, None);
+    let facts = second.entries[0].after.as_ref().unwrap();
+    let facts: Vec<(&str, &Fact)> = facts.iter().collect();
+    let window = Fact::Text("daily".to_owned());
+    let expected = [
+        ("window", &window),
+        ("burst", &Fact::Number(7)),
+        ("of", &Fact::Null),
+    ];
+    assert_eq!(facts, expected);
 }
 
 #[tokio::test]
@@ -262,6 +377,60 @@ fn a_newer_schema_is_refused() {
     check_refused(database.path(), "run a newer version");
 }
 
+/// A file as the first version made it. The checksum is of that version's migration as it was published: if
+/// the file `V1__quotas.sql` is ever edited, no database of it opens any more.
+const FIRST_VERSION: &str = "
+    CREATE TABLE quotalog_schema_history (
+        version int4 PRIMARY KEY, name VARCHAR(255), applied_on VARCHAR(255), checksum VARCHAR(255));
+    INSERT INTO quotalog_schema_history VALUES
+        (1, 'quotas', '2026-11-30T12:00:00.123456789Z', '5776415397494846865');
+    INSERT INTO quota_policies VALUES
+        (1, 'u', 'r', 'hourly', 10, '2026-11-01 09:00:00', '2026-11-01 09:00:00');
+    INSERT INTO quota_usage VALUES
+        (1, 'u', 'r', '2026-11-30 18:00:00', 3, '2026-11-30 18:00:00', '2026-11-30 18:00:00'),
+        (2, 'u', 's', '2026-11-30 18:00:00', 2, '2026-11-30 18:00:00', '2026-11-30 18:00:00');
+    INSERT INTO quotalog_defaults VALUES
+        (1, 's', 'hourly', 5, '2026-11-01 09:00:00', '2026-11-01 09:00:00');
+    INSERT INTO quotalog_tokens VALUES
+        (1, '0123456789abcdef', x'00', 'user', 'u', NULL, '2026-11-01 09:00:00', NULL);
+    INSERT INTO quotalog_clock VALUES (1, '2026-11-30 18:00:00', NULL);";
+
+#[tokio::test]
+async fn a_database_of_the_first_version_is_brought_up_to_date() {
+    let database = TempDatabase::at_start();
+    let foreign = database.foreign();
+    let tables = include_str!("../migrations/V1__quotas.sql");
+    foreign.execute_batch(tables).unwrap();
+    foreign.execute_batch(FIRST_VERSION).unwrap();
+    drop(foreign);
+
+    let desk = database.desk();
+    let quotas = desk.list("u").await;
+    let usages: Vec<u64> = quotas.iter().map(|quota| quota.usage).collect();
+    assert_eq!(usages, [3, 2]);
+    assert_eq!(database.rows("quotalog_audit"), 0);
+    desk.set(pair("u", "r"), Window::Daily, 10).await;
+    assert_eq!(database.rows("quotalog_audit"), 1);
+    desk.store.close();
+
+    let fresh = TempDatabase::at_start();
+    fresh.store().close();
+    assert_eq!(schema(&database), schema(&fresh));
+    database.store().close();
+}
+
+/// Every table and index, as it was made.
+fn schema(database: &TempDatabase) -> Vec<(String, Option<String>)> {
+    let foreign = database.foreign();
+    let sql = "SELECT name, sql FROM sqlite_schema WHERE name <> 'quotalog_schema_history' \
+               ORDER BY name";
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let rows = foreign
+        .prepare(sql)
+        .and_then(|mut schema| schema.query_map([], read)?.collect());
+    rows.expect("a schema is readable")
+}
+
 #[test]
 fn a_history_of_another_kind_is_refused() {
     for change in [
@@ -350,7 +519,12 @@ async fn many_starts_at_once_make_one_database() {
             .map(|start| start.join().unwrap())
             .collect()
     });
-    assert_eq!(database.rows("quotalog_schema_history"), 1);
+    let once = TempDatabase::at_start();
+    once.store().close();
+    assert_eq!(
+        database.rows("quotalog_schema_history"),
+        once.rows("quotalog_schema_history")
+    );
     for store in &stores {
         store.ping().await.unwrap();
     }

@@ -12,8 +12,11 @@ use std::future::Future;
 use quotalog_domain::Timestamp;
 use quotalog_ledger::store::Store;
 
+pub mod audit;
 pub mod counting;
 mod desk;
+pub mod erasure;
+pub mod fullest;
 pub mod keys;
 pub mod lists;
 pub mod policies;
@@ -79,11 +82,31 @@ macro_rules! store_conformance {
             tokens::tokens_are_listed_by_page,
             tokens::the_first_admin_token_is_published_once,
             tokens::a_token_that_was_not_published_is_not_stored,
+            audit::every_change_is_remembered,
+            audit::what_changed_nothing_is_not_remembered,
+            audit::an_entry_names_its_actor,
+            audit::tokens_are_remembered_without_their_secret,
+            audit::the_audit_is_listed_by_page_and_filter,
+            erasure::an_erased_user_is_gone,
+            erasure::an_unknown_user_is_erased_too,
+            erasure::an_erased_user_starts_anew,
+            erasure::kept_answers_that_name_an_erased_user_are_gone,
+            fullest::the_fullest_come_first,
+            fullest::a_pair_of_several_rows_counts_once,
+            fullest::the_fullest_are_those_of_the_list,
             lists::quotas_are_listed_in_the_order_of_bytes,
             lists::a_walk_meets_every_quota_once_while_others_come,
             lists::a_pair_counted_under_a_default_is_listed,
+            lists::all_quotas_are_listed_in_the_order_of_bytes,
+            lists::a_walk_meets_every_pair_once_while_others_come,
+            lists::a_filter_of_all_quotas_is_exact,
+            lists::a_page_on_which_little_passes_is_short_and_goes_on,
+            lists::defaults_are_listed_by_page,
+            lists::the_usage_of_a_pair_is_listed_newest_first,
+            lists::a_revoked_caller_reads_no_list,
             pruning::what_is_old_goes_step_by_step,
             pruning::what_is_in_retention_stays,
+            pruning::the_audit_has_a_retention_of_its_own,
             pruning::a_leap_of_the_clock_deletes_nothing_of_today,
             pruning::a_leap_that_lasts_is_believed,
         }

@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use quotalog_auth::{Caller, Credential, NewToken, TokenHash, TokenId, TokenRecord};
-use quotalog_domain::{Pair, Quota, Resource, UserId};
+use quotalog_domain::{DefaultPolicy, Pair, Quota, Resource, Timestamp, UserId};
 use quotalog_ledger::store::{
-    Administer, Batch, Cause, Commit, ExpiryPassed, Judged, Listed, Page, Publish, Read, Retention,
-    Store, StoreError, StoreFuture, TokenOrder, Verdict,
+    Administer, AuditEntry, AuditFilter, AuditId, Batch, Cause, Commit, ExpiryPassed, Judged,
+    Listed, Page, Publish, QuotaFilter, Read, Retention, Store, StoreError, StoreFuture,
+    TokenOrder, UsageEntry, UsageRange, Verdict,
 };
 
 /// How a call fails. A question is never of unknown outcome: it fails as unavailable instead.
@@ -219,6 +220,59 @@ impl<S: Store> Read for FaultyStore<S> {
         self.ask(|inner| inner.user_quotas(credential, user_id, page))
     }
 
+    fn quotas(
+        &self,
+        credential: Credential,
+        filter: QuotaFilter,
+        page: Page<Pair>,
+    ) -> StoreFuture<'_, Judged<Listed<Quota, Pair>>> {
+        self.ask(|inner| inner.quotas(credential, filter, page))
+    }
+
+    fn fullest(
+        &self,
+        credential: Credential,
+        filter: QuotaFilter,
+        len_max: usize,
+    ) -> StoreFuture<'_, Judged<Vec<Quota>>> {
+        self.ask(|inner| inner.fullest(credential, filter, len_max))
+    }
+
+    fn usage_history(
+        &self,
+        credential: Credential,
+        pair: Pair,
+        range: UsageRange,
+        page: Page<Timestamp>,
+    ) -> StoreFuture<'_, Judged<Listed<UsageEntry, Timestamp>>> {
+        self.ask(|inner| inner.usage_history(credential, pair, range, page))
+    }
+
+    fn default_policy(
+        &self,
+        credential: Credential,
+        resource: Resource,
+    ) -> StoreFuture<'_, Judged<Option<DefaultPolicy>>> {
+        self.ask(|inner| inner.default_policy(credential, resource))
+    }
+
+    fn defaults(
+        &self,
+        credential: Credential,
+        page: Page<Resource>,
+    ) -> StoreFuture<'_, Judged<Listed<DefaultPolicy, Resource>>> {
+        self.ask(|inner| inner.defaults(credential, page))
+    }
+
+    fn audit(
+        &self,
+        credential: Credential,
+        filter: AuditFilter,
+        page: Page<AuditId>,
+    ) -> StoreFuture<'_, Judged<Listed<AuditEntry, AuditId>>> {
+        self.ask(|inner| inner.audit(credential, filter, page))
+    }
+
     fn tokens(
         &self,
         credential: Credential,
@@ -247,6 +301,10 @@ impl<S: Store> Administer for FaultyStore<S> {
 
     fn create_first_admin_token(&self, token: NewToken, publish: Publish) -> StoreFuture<'_, bool> {
         self.order(|inner| inner.create_first_admin_token(token, publish))
+    }
+
+    fn erase_user(&self, credential: Credential, user_id: UserId) -> StoreFuture<'_, Judged<()>> {
+        self.order(|inner| inner.erase_user(credential, user_id))
     }
 
     fn prune_step(&self, retention: Retention, rows_max: u32) -> StoreFuture<'_, u32> {

@@ -11,6 +11,8 @@ use crate::exit_code::{Exit, Failure};
 
 /// The shortest retention of usage: a day and the clock's doubts about it.
 const USAGE_RETENTION_MIN: Seconds = Seconds(2 * Seconds::DAY.0);
+/// The shortest retention of the audit: somebody must have the time to look.
+const AUDIT_RETENTION_MIN: Seconds = Seconds::DAY;
 /// The shortest admin token of the environment, in characters.
 const ADMIN_TOKEN_LEN_MIN: usize = 32;
 
@@ -187,8 +189,8 @@ pub(crate) fn tls(
     Err(Failure::error(Exit::Usage, message))
 }
 
-/// Checks the two retentions.
-pub(crate) fn retention(usage: &str, idempotency: &str) -> anyhow::Result<Retention> {
+/// Checks the retentions.
+pub(crate) fn retention(usage: &str, idempotency: &str, audit: &str) -> anyhow::Result<Retention> {
     let usage = seconds("--usage-retention", "QUOTALOG_USAGE_RETENTION", usage)?;
     if usage < USAGE_RETENTION_MIN {
         let message = format!(
@@ -207,9 +209,18 @@ pub(crate) fn retention(usage: &str, idempotency: &str) -> anyhow::Result<Retent
                        find its answer for some time, such as 24h";
         return Err(Failure::error(Exit::Usage, message));
     }
+    let audit = seconds("--audit-retention", "QUOTALOG_AUDIT_RETENTION", audit)?;
+    if audit < AUDIT_RETENTION_MIN {
+        let message = format!(
+            "--audit-retention (QUOTALOG_AUDIT_RETENTION) is {audit}: it must be at least \
+             {AUDIT_RETENTION_MIN}, or nobody could look up who changed what"
+        );
+        return Err(Failure::error(Exit::Usage, message));
+    }
     Ok(Retention {
         usage_s: usage.get(),
         idempotency_s: idempotency.get(),
+        audit_s: audit.get(),
     })
 }
 
@@ -265,10 +276,19 @@ mod tests {
     }
 
     #[test]
-    fn a_retention_that_would_prune_a_window_in_use_is_refused() {
-        assert!(retention("2d", "24h").is_ok());
-        for (usage, idempotency) in [("47h", "24h"), ("35", "24h"), ("35d", "0s"), ("35d", "x")] {
-            let error = retention(usage, idempotency).unwrap_err().to_string();
+    fn a_retention_that_would_prune_too_early_is_refused() {
+        assert!(retention("2d", "24h", "1d").is_ok());
+        for (usage, idempotency, audit) in [
+            ("47h", "24h", "400d"),
+            ("35", "24h", "400d"),
+            ("35d", "0s", "400d"),
+            ("35d", "x", "400d"),
+            ("35d", "24h", "23h"),
+            ("35d", "24h", "forever"),
+        ] {
+            let error = retention(usage, idempotency, audit)
+                .unwrap_err()
+                .to_string();
             assert!(
                 !error.contains('\n') && error.contains("QUOTALOG_"),
                 "{error}"

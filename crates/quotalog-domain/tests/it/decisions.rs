@@ -511,3 +511,75 @@ fn a_row_that_starts_inside_the_window_counts_wherever_it_starts() {
          10:00  u/r rows       -> 10:00=1 10:15=0",
     );
 }
+
+#[test]
+fn the_audit_remembers_what_somebody_changed() {
+    check(
+        "10:00     u/r set hourly 5
+         10:00     audit                  -> u/r none to hourly 5
+         10:01     u/r set daily 5
+         10:02     u/r set daily 7
+         10:02     audit                  -> u/r hourly 5 to daily 5; u/r daily 5 to daily 7
+         10:03     u/r delete
+         10:03     audit                  -> u/r daily 7 to none
+         10:04     default r set hourly 2
+         10:05     default r set daily 2
+         10:06     default r delete
+         10:06     audit                  -> default r none to hourly 2; \
+                                             default r hourly 2 to daily 2; default r daily 2 to none",
+    );
+}
+
+#[test]
+fn the_audit_remembers_resets_and_refunds_also_of_nothing() {
+    check(
+        "10:00     u/r set hourly 5
+         10:00     audit
+         10:10     u/r consume 4
+         10:20     u/r refund 1
+         10:20     u/r refund 9
+         10:20     u/r refund 1
+         10:20     audit                  -> u/r refund 4 to 3 of 10:00; u/r refund 3 to 0 of 10:00; \
+                                             u/r refund 0 to 0 of 10:00
+         10:30     u/r consume 4
+         10:40     u/r reset
+         10:40     u/r reset
+         10:40     audit                  -> u/r reset 4 to 0 of 10:00; u/r reset 0 to 0 of 10:00
+         // A daily window is the day's, and a default's usage is given back like any other.
+         10:50     u/r delete
+         10:50     default r set daily 9
+         10:50     audit
+         10:50     u/r consume 5
+         10:50     u/r refund 2 key=a
+         10:50     audit                  -> u/r refund 5 to 3 of 00:00",
+    );
+}
+
+#[test]
+fn the_audit_remembers_nothing_of_what_changed_nothing() {
+    check(
+        "10:00     u/r set hourly 5
+         10:00     default s set daily 5
+         10:00     audit
+         // The same again, units counted, and refusals of each kind.
+         10:01     u/r set hourly 5       -> 0 of 5 hourly, 5 remaining
+         10:01     default s set daily 5  -> daily 5
+         10:01     u/r consume 5          -> 5 of 5 hourly, 0 remaining
+         10:01     u/r consume            -> denied: 5 of 5, 0 remaining, resets in 3540 s
+         10:01     consume u/s 2 v/s 1    -> 2 of 5 daily, 3 remaining, by default; \
+                                             1 of 5 daily, 4 remaining, by default
+         10:01     u/r set daily 9 if-match=other  -> precondition failed
+         10:01     u/r delete if-match=other       -> precondition failed
+         10:01     u/t delete             -> not found
+         10:01     u/t reset              -> not found
+         10:01     u/t refund 1           -> not found
+         10:01     default t delete       -> not found
+         10:01     audit                  ->
+         // A replay did nothing, and neither did a key that was reused.
+         10:02     u/r refund 1 key=a     -> 4 of 5 hourly, 1 remaining
+         10:02     audit                  -> u/r refund 5 to 4 of 10:00
+         10:02     u/r refund 1 key=a     -> replayed: 4 of 5 hourly, 1 remaining
+         10:02     u/r refund 2 key=a     -> key reused
+         10:02     audit                  ->",
+    );
+}

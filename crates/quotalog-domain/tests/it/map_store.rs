@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use quotalog_domain::{
-    Command, KeptAnswer, Keyed, Outcome, Pair, Policy, Quota, Resource, Source, State, Timestamp,
-    Usage, Window, decide_batch,
+    Change, Command, KeptAnswer, Keyed, Outcome, Pair, Policy, Quota, Resource, Source, State,
+    Timestamp, Usage, Window, decide_batch,
 };
 
 /// Everything that is stored.
@@ -15,6 +15,8 @@ pub(crate) struct MapStore {
     pub(crate) defaults: BTreeMap<Resource, Policy>,
     pub(crate) rows: BTreeMap<(Pair, Timestamp), u64>,
     pub(crate) kept: BTreeMap<Keyed, KeptAnswer>,
+    /// What the audit remembers, oldest first.
+    pub(crate) changes: Vec<Change>,
 }
 
 impl MapStore {
@@ -28,8 +30,17 @@ impl MapStore {
             assert_eq!(marks > 0, *self != before, "marked without need: {state:?}");
             if outcome.as_ref().map_or(true, |decided| decided.replayed) {
                 assert_eq!(*self, before, "changed by {outcome:?}");
+                assert_eq!(state.changes(), [], "remembered of {outcome:?}");
             }
         }
+        let positions = state.changes().iter().map(|(position, _)| *position);
+        assert!(
+            positions.clone().is_sorted_by(|a, b| a < b),
+            "one a command"
+        );
+        assert!(positions.max() < Some(commands.len()), "of a command");
+        let changes = state.changes().iter().map(|(_, change)| change.clone());
+        self.changes.extend(changes);
         outcomes
     }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use quotalog_domain::{
-    Amount, Answer, CallerId, Command, IdempotencyKey, IfMatch, Item, Limit, Operation, Outcome,
-    Refusal, Resource, Source, Timestamp, UserId, Window,
+    Amount, Answer, CallerId, Change, Command, IdempotencyKey, IfMatch, Item, Limit, Operation,
+    Outcome, Refusal, Resource, Source, Timestamp, UserId, Window,
 };
 
 use crate::map_store::MapStore;
@@ -83,6 +83,7 @@ proptest! {
                 let outcome = store.commit_one(command(request, &before), now);
                 if matches!(&outcome, Ok(decided) if !decided.replayed) {
                     obeys_the_laws(&request.step, &before, &store, now);
+                    is_remembered(&request.step, &before, &store, now);
                 }
                 for quota in quotas(&outcome) {
                     let limit = quota.policy.terms.limit;
@@ -156,6 +157,48 @@ fn obeys_the_laws(step: &Step, before: &MapStore, after: &MapStore, now: Timesta
         assert_eq!(after.policies, before.policies);
         assert_eq!(after.defaults, before.defaults);
     }
+}
+
+/// What the audit remembers of an accepted command, by reading alone: what was there before and after,
+/// if anything of it is audited.
+fn is_remembered(step: &Step, before: &MapStore, after: &MapStore, now: Timestamp) {
+    let quota = |store: &MapStore, pair| {
+        let quota = store.quota(&domain_pair(pair), now);
+        quota.expect("it is served")
+    };
+    let change = match step {
+        Step::Consume(..) | Step::Batch(_) => None,
+        Step::Refund(pair, _) => Some(Change::Refund {
+            before: quota(before, *pair),
+            after: quota(after, *pair),
+        }),
+        Step::Reset(pair) => Some(Change::Reset {
+            before: quota(before, *pair),
+            after: quota(after, *pair),
+        }),
+        Step::Set(pair, ..) | Step::Delete(pair, _) => {
+            let pair = domain_pair(*pair);
+            let policy = |store: &MapStore| store.policies.get(&pair).copied();
+            let (before, after) = (policy(before), policy(after));
+            (before != after).then(|| Change::Policy {
+                pair: pair.clone(),
+                before,
+                after,
+            })
+        }
+        Step::SetDefault(on, _) | Step::DeleteDefault(on) => {
+            let resource = domain_resource(on);
+            let policy = |store: &MapStore| store.defaults.get(&resource).copied();
+            let (before, after) = (policy(before), policy(after));
+            (before != after).then(|| Change::Default {
+                resource: resource.clone(),
+                before,
+                after,
+            })
+        }
+    };
+    let remembered = &after.changes[before.changes.len()..];
+    assert_eq!(remembered, change.as_slice(), "{step:?}");
 }
 
 // Random histories.

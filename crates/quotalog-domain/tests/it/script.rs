@@ -8,8 +8,8 @@
 //! The day is 2026-11-30; `24:00` is the midnight after it. Lines without `->` are only carried out.
 
 use quotalog_domain::{
-    Amount, Answer, CallerId, Command, IdempotencyKey, IfMatch, Item, Limit, Operation, Outcome,
-    Pair, Policy, Quota, Refusal, Resource, Source, Timestamp, UserId, Window,
+    Amount, Answer, CallerId, Change, Command, IdempotencyKey, IfMatch, Item, Limit, Operation,
+    Outcome, Pair, Policy, Quota, Refusal, Resource, Source, Timestamp, UserId, Window,
 };
 
 use crate::map_store::MapStore;
@@ -71,6 +71,15 @@ fn run(store: &mut MapStore, words: &[&str], now: Timestamp) -> String {
         [on, "get"] => store
             .quota(&pair(on), now)
             .map_or("not found".into(), |quota| show(&quota)),
+        // What the audit remembers since this was last asked.
+        ["audit"] => {
+            let changes = std::mem::take(&mut store.changes);
+            changes
+                .iter()
+                .map(show_change)
+                .collect::<Vec<_>>()
+                .join("; ")
+        }
         [on, "rows"] => rows(store, &pair(on)),
         [on, "dates"] => {
             let policy = &store.policies[&pair(on)];
@@ -236,6 +245,41 @@ fn show(quota: &Quota) -> String {
         text.push_str(", by default");
     }
     text
+}
+
+fn show_change(change: &Change) -> String {
+    let of_pair = |pair: &Pair| format!("{}/{}", pair.user_id.as_str(), pair.resource.as_str());
+    let policy = |policy: &Option<Policy>| {
+        policy.map_or("none".into(), |policy| {
+            format!("{} {}", policy.window.as_str(), policy.limit.get())
+        })
+    };
+    let usages = |before: &Quota, after: &Quota| {
+        assert_eq!(before.span(), after.span(), "one window");
+        let window_start = time_of_day(after.span().start);
+        format!("{} to {} of {window_start}", before.usage, after.usage)
+    };
+    match change {
+        Change::Policy {
+            pair,
+            before,
+            after,
+        } => format!("{} {} to {}", of_pair(pair), policy(before), policy(after)),
+        Change::Default {
+            resource,
+            before,
+            after,
+        } => {
+            let resource = resource.as_str();
+            format!("default {resource} {} to {}", policy(before), policy(after))
+        }
+        Change::Reset { before, after } => {
+            format!("{} reset {}", of_pair(&after.pair), usages(before, after))
+        }
+        Change::Refund { before, after } => {
+            format!("{} refund {}", of_pair(&after.pair), usages(before, after))
+        }
+    }
 }
 
 fn rows(store: &MapStore, pair: &Pair) -> String {

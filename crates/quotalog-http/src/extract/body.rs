@@ -17,8 +17,14 @@ use crate::exchange::Exchange;
 use crate::json::Object;
 use crate::problem::Problem;
 
+/// Where a batch is sent: the one path that takes a larger body.
+const BATCH_PATH: &str = "/consume";
+
 /// The largest body of a request; a larger one is answered 413.
 const KEPT_BYTES_MAX: u64 = 16 * 1024;
+
+/// The largest body of a batch.
+const BATCH_BYTES_MAX: u64 = 128 * 1024;
 
 /// How much of a body that is too large is read and thrown away, so that its sender reads the
 /// answer. What is larger is cut off: the connection closes with the answer.
@@ -71,20 +77,21 @@ impl<S: Sync> FromRequestParts<S> for Payload {
 }
 
 impl TakenBody {
-    /// Takes a body in.
-    pub(crate) async fn take(headers: &HeaderMap, body: Body) -> Self {
+    /// Takes in the body of a request for `path`, as it was sent.
+    pub(crate) async fn take(path: &str, headers: &HeaderMap, body: Body) -> Self {
         if body.is_end_stream() {
             return Self::Empty;
         }
         // A client that asks before it sends is spared the sending, one that announces too much the
         // waiting. Neither body is begun, so no "100 Continue" goes out.
+        let kept_bytes_max = kept_bytes_max(path);
         let announced_bytes = body.size_hint().lower();
         if announced_bytes > DISCARDED_BYTES_MAX
-            || announced_bytes > KEPT_BYTES_MAX && headers.contains_key(EXPECT)
+            || announced_bytes > kept_bytes_max && headers.contains_key(EXPECT)
         {
             return Self::TooLarge { read_whole: false };
         }
-        match tokio::time::timeout(WAIT_MAX, read(body)).await {
+        match tokio::time::timeout(WAIT_MAX, read(body, kept_bytes_max)).await {
             Ok(Self::Json(_)) if !is_json(headers) => Self::NotJson,
             Ok(taken) => taken,
             Err(_elapsed) => Self::Incomplete,
@@ -101,7 +108,17 @@ impl TakenBody {
     }
 }
 
-async fn read(mut body: Body) -> TakenBody {
+/// The largest body that a path takes. The routes match paths as they are sent, so another spelling
+/// of the batch's leads nowhere.
+fn kept_bytes_max(path: &str) -> u64 {
+    if path == BATCH_PATH {
+        BATCH_BYTES_MAX
+    } else {
+        KEPT_BYTES_MAX
+    }
+}
+
+async fn read(mut body: Body, kept_bytes_max: u64) -> TakenBody {
     let mut kept = BytesMut::new();
     let mut read_bytes: u64 = 0;
     while let Some(frame) = body.frame().await {
@@ -116,13 +133,13 @@ async fn read(mut body: Body) -> TakenBody {
         if read_bytes > DISCARDED_BYTES_MAX {
             return TakenBody::TooLarge { read_whole: false };
         }
-        if read_bytes <= KEPT_BYTES_MAX {
+        if read_bytes <= kept_bytes_max {
             kept.extend_from_slice(&data);
         }
     }
     match read_bytes {
         0 => TakenBody::Empty,
-        1..=KEPT_BYTES_MAX => TakenBody::Json(kept.freeze()),
+        len if len <= kept_bytes_max => TakenBody::Json(kept.freeze()),
         _ => TakenBody::TooLarge { read_whole: true },
     }
 }
@@ -178,11 +195,15 @@ mod tests {
     }
 
     async fn take(lines: &[(&'static str, &'static str)], body: Body) -> TakenBody {
+        take_for("/quotas/u/r/consume", lines, body).await
+    }
+
+    async fn take_for(path: &str, lines: &[(&'static str, &'static str)], body: Body) -> TakenBody {
         let mut headers = HeaderMap::new();
         for (name, value) in lines {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        TakenBody::take(&headers, body).await
+        TakenBody::take(path, &headers, body).await
     }
 
     const JSON: (&str, &str) = ("content-type", "application/json");
@@ -211,6 +232,19 @@ mod tests {
         }
         let taken = take(&[JSON], in_pieces(9 * 1024 * 1024, 100_000)).await;
         assert!(matches!(taken, TakenBody::TooLarge { read_whole: false }));
+    }
+
+    #[tokio::test]
+    async fn a_batch_is_kept_up_to_128_kib() {
+        let (len, piece_len) = (128 * 1024, 1_000);
+        let taken = take_for("/consume", &[JSON], in_pieces(len, piece_len)).await;
+        assert!(matches!(taken, TakenBody::Json(bytes) if bytes.len() == len));
+        let taken = take_for("/consume", &[JSON], in_pieces(len + 1, piece_len)).await;
+        assert!(matches!(taken, TakenBody::TooLarge { read_whole: true }));
+        for path in ["/consume/", "/%63onsume", "/Consume", "/tokens"] {
+            let taken = take_for(path, &[JSON], in_pieces(len, piece_len)).await;
+            assert!(matches!(taken, TakenBody::TooLarge { .. }), "{path}");
+        }
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! The fields that several bodies share.
 
-use quotalog_domain::{Amount, AmountError, Limit, LimitError, Window};
+use quotalog_domain::{Amount, AmountError, IdError, Limit, LimitError, Window};
 
 use crate::fault::{Code, Faults};
 use crate::json::{Object, Value};
@@ -28,6 +28,22 @@ pub(crate) fn limit_count(object: &mut Object<'_>, faults: &mut Faults) -> Optio
     let units = object.take("limit_count").and_then(Value::unsigned_integer);
     let units = units.ok_or(LimitError::NotPositive);
     faults.check("limit_count", units.and_then(Limit::settable))
+}
+
+/// A user id or a resource, which is required and a string.
+pub(crate) fn id<Id>(
+    name: &'static str,
+    value: Option<Value<'_>>,
+    faults: &mut Faults,
+) -> Option<Id>
+where
+    Id: for<'a> TryFrom<&'a str, Error = IdError>,
+{
+    let Some(text) = value.and_then(Value::string) else {
+        faults.add(name, Code::Invalid, format!("{name} must be a string."));
+        return None;
+    };
+    faults.check(name, Id::try_from(&text))
 }
 
 /// Refuses the fields that no one has taken, each by its name, so that a misspelt one is never

@@ -11,13 +11,19 @@ use crate::problem::Problem;
 /// The user of `/quotas/{user_id}…`, and the resource of `/quotas/{user_id}/{resource}…`.
 pub(crate) struct RawPair(Exchange);
 
-/// The id of `/tokens/{id}` or the name of `/problems/{name}`.
+/// The id of `/tokens/{id}`, the resource of `/defaults/{resource}` or the name of
+/// `/problems/{name}`.
 pub(crate) struct RawName(Exchange);
 
 impl RawPair {
     /// The user as the caller wrote it.
     pub(crate) fn user_id(&self) -> &str {
         self.0.segment(1)
+    }
+
+    /// The resource as the caller wrote it.
+    pub(crate) fn resource(&self) -> &str {
+        self.0.segment(2)
     }
 
     /// The user, or its fault.
@@ -28,7 +34,7 @@ impl RawPair {
     /// The pair, or the faults of both its ids.
     pub(crate) fn checked(&self, faults: &mut Faults) -> Option<Pair> {
         let user_id = self.checked_user_id(faults);
-        let resource = faults.check("resource", Resource::try_from(self.0.segment(2)));
+        let resource = faults.check("resource", Resource::try_from(self.resource()));
         Some(Pair {
             user_id: user_id?,
             resource: resource?,
@@ -40,6 +46,11 @@ impl RawName {
     /// The name as the caller wrote it.
     pub(crate) fn as_str(&self) -> &str {
         self.0.segment(1)
+    }
+
+    /// The resource of this name, or its fault.
+    pub(crate) fn checked_resource(&self, faults: &mut Faults) -> Option<Resource> {
+        faults.check("resource", Resource::try_from(self.as_str()))
     }
 }
 

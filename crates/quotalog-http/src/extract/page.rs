@@ -1,10 +1,13 @@
-//! The query string of a list: `limit` and `cursor`, and nothing unknown beside them.
+//! The query string of a list: `limit` and `cursor`, what it is filtered by, and nothing unknown
+//! beside them.
 //!
 //! Names and values are read as forms write them: `+` is a space here, unlike in a path.
 
 use std::borrow::Cow;
+use std::str::FromStr;
 
 use percent_encoding::percent_decode_str;
+use quotalog_domain::IdError;
 use quotalog_ledger::store::Page;
 
 use crate::cursor;
@@ -42,6 +45,36 @@ impl<'a> Parameters<'a> {
         Some(self.0.remove(position).1)
     }
 
+    /// The value of a parameter that may be left out, as `read` reads it; the outer `None` is a
+    /// fault.
+    pub(crate) fn value<T>(
+        &mut self,
+        name: &'static str,
+        read: impl FnOnce(&str) -> Option<T>,
+        message: &'static str,
+        faults: &mut Faults,
+    ) -> Option<Option<T>> {
+        let Some(text) = self.take(name) else {
+            return Some(None);
+        };
+        let value = read(&text);
+        if value.is_none() {
+            faults.add(name, Code::Invalid, message);
+        }
+        value.map(Some)
+    }
+
+    /// A user id or a resource that a list is filtered by; the outer `None` is a fault.
+    pub(crate) fn id<Id>(&mut self, name: &'static str, faults: &mut Faults) -> Option<Option<Id>>
+    where
+        Id: for<'t> TryFrom<&'t str, Error = IdError>,
+    {
+        match self.take(name) {
+            None => Some(None),
+            Some(text) => faults.check(name, Id::try_from(&text)).map(Some),
+        }
+    }
+
     /// The page that `limit` and `cursor` ask for. `list` is the list's name and what it is
     /// filtered by; `key` reads the entry that a cursor names.
     pub(crate) fn page<Key>(
@@ -50,32 +83,24 @@ impl<'a> Parameters<'a> {
         key: impl FnOnce(&str) -> Option<Key>,
         faults: &mut Faults,
     ) -> Option<Page<Key>> {
-        let len_max = match self.take("limit") {
-            None => Some(LEN_DEFAULT),
-            Some(text) => page_len(&text).or_else(|| {
-                faults.add(
-                    "limit",
-                    Code::Invalid,
-                    "limit must be an integer from 1 to 1000.",
-                );
-                None
-            }),
-        };
-        let after = match self.take("cursor") {
-            None => Some(None),
-            Some(text) => {
-                let after = cursor::decode(list, &text).and_then(|last| key(&last));
-                if after.is_none() {
-                    let message = "cursor must be the next_cursor of an earlier page of this list.";
-                    faults.add("cursor", Code::Invalid, message);
-                }
-                after.map(Some)
-            }
-        };
+        let len_max = self.len_max(faults);
+        let after = self.value(
+            "cursor",
+            |text| cursor::decode(list, text).and_then(|last| key(&last)),
+            "cursor must be the next_cursor of an earlier page of this list.",
+            faults,
+        );
         Some(Page {
             after: after?,
             len_max: len_max?,
         })
+    }
+
+    /// The most entries that `limit` asks for.
+    pub(crate) fn len_max(&mut self, faults: &mut Faults) -> Option<usize> {
+        let message = "limit must be an integer from 1 to 1000.";
+        let len_max = self.value("limit", page_len, message, faults)?;
+        Some(len_max.unwrap_or(LEN_DEFAULT))
     }
 
     /// Refuses the parameters that no one has taken, each by its name.
@@ -88,11 +113,14 @@ impl<'a> Parameters<'a> {
 }
 
 fn page_len(text: &str) -> Option<usize> {
+    integer(text).filter(|len| (1..=LEN_MAX).contains(len))
+}
+
+/// An integer that is not negative and written in the one usual way.
+pub(crate) fn integer<N: FromStr>(text: &str) -> Option<N> {
     let all_digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    let sound = all_digits && !text.starts_with('0');
-    text.parse()
-        .ok()
-        .filter(|len| sound && (1..=LEN_MAX).contains(len))
+    let sound = all_digits && (text == "0" || !text.starts_with('0'));
+    text.parse().ok().filter(|_| sound)
 }
 
 fn decode(text: &str) -> Option<Cow<'_, str>> {
@@ -109,6 +137,8 @@ fn decode(text: &str) -> Option<Cow<'_, str>> {
 
 #[cfg(test)]
 mod tests {
+    use quotalog_domain::UserId;
+
     use super::*;
 
     type Found = (Option<(usize, Option<u32>)>, Vec<String>);
@@ -186,6 +216,24 @@ mod tests {
         }
         let both = vec!["limit invalid".to_owned(), "cursor invalid".to_owned()];
         assert_eq!(read("cursor=%20&limit"), (None, both));
+    }
+
+    #[test]
+    fn a_filter_is_left_out_or_sound() {
+        let read = |query: &'static str| {
+            let mut faults = Faults::default();
+            let mut parameters = Parameters::parse(Some(query)).unwrap();
+            let id: Option<Option<UserId>> = parameters.id("user_id", &mut faults);
+            let number = parameters.value("n", integer::<u8>, "n", &mut faults);
+            (id, number, faults.as_slice().len())
+        };
+        let id = |text| Some(Some(UserId::try_from(text).unwrap()));
+        assert_eq!(read(""), (Some(None), Some(None), 0));
+        assert_eq!(read("user_id=a%25b&n=0"), (id("a%b"), Some(Some(0)), 0));
+        assert_eq!(read("user_id=a+b&n=255"), (id("a b"), Some(Some(255)), 0));
+        for query in ["user_id=&n=256", "user_id=a/b&n=00", "user_id=..&n=+1"] {
+            assert_eq!(read(query), (None, None, 2), "{query}");
+        }
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub(super) static NOT_FOUND: ProblemType = ProblemType {
     title: "There is nothing of this name",
     registered_uri: None,
     explanation: "The path does not exist, or neither a policy nor a default serves this user and \
-                  resource, or there is no such token.\nCheck the path; an administrator may have to \
+                  resource, or there is no such default or token.\nCheck the path; an administrator may have to \
                   set a policy first. Nothing was counted.",
 };
 

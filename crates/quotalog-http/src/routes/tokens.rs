@@ -5,7 +5,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use quotalog_auth::{Action, Role, RoleError, RoleKind, Token, TokenId, TokenName, TokenNameError};
-use quotalog_domain::{Timestamp, UserId};
+use quotalog_domain::Timestamp;
 use quotalog_ledger::store::TokenOrder;
 
 use crate::answer;
@@ -100,19 +100,11 @@ fn role(body: &mut Object<'_>, faults: &mut Faults) -> Option<Role> {
         .ok();
     let user_id = match given(body, "user_id") {
         None => None,
-        Some(value) => Some(user_id(value, faults)?),
+        value => Some(fields::id("user_id", value, faults)?),
     };
     let role = Role::new(kind?, user_id);
     role.map_err(|error: RoleError| faults.add("user_id", Code::Invalid, error.to_string()))
         .ok()
-}
-
-fn user_id(value: Value<'_>, faults: &mut Faults) -> Option<UserId> {
-    let Some(text) = value.string() else {
-        faults.add("user_id", Code::Invalid, "user_id must be a string.");
-        return None;
-    };
-    faults.check("user_id", UserId::try_from(&*text))
 }
 
 fn name(body: &mut Object<'_>, faults: &mut Faults) -> Option<TokenName> {

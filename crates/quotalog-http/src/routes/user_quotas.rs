@@ -1,4 +1,5 @@
-//! `GET /quotas/{user_id}`: a user's quotas, by resource, page by page.
+//! `GET /quotas/{user_id}`: a user's quotas, by resource, page by page; and `DELETE`, which erases
+//! the user.
 
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
@@ -45,4 +46,20 @@ pub(crate) async fn list(
         next_cursor: listed.next.map(|last| cursor::encode(&list, last.as_str())),
     };
     Ok(answer::json(StatusCode::OK, &body))
+}
+
+pub(crate) async fn erase(
+    State(app): State<App>,
+    user: RawPair,
+    caller: Authenticated,
+) -> Result<Response, Problem> {
+    caller.may(Action::Administer)?;
+
+    let mut faults = Faults::default();
+    let Some(user_id) = user.checked_user_id(&mut faults) else {
+        return Err(faults.into());
+    };
+
+    app.ledger.erase_user(caller.caller(), user_id).await?;
+    Ok(answer::no_content())
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quotalog_domain::Window;
-use quotalog_ledger::store::{Retention, Store};
+use quotalog_ledger::store::{Administer as _, Retention, Store};
 
 use crate::ManualClock;
 use crate::conformance::Database;
@@ -12,6 +12,7 @@ use crate::conformance::desk::{Desk, consume, pair, quota_of, under_key};
 const RETENTION: Retention = Retention {
     usage_s: 2 * 86_400,
     idempotency_s: 86_400,
+    audit_s: 400 * 86_400,
 };
 
 impl<S: Store> Desk<S> {
@@ -123,4 +124,42 @@ pub async fn a_leap_of_the_clock_deletes_nothing_of_today(
     assert_eq!(desk.usage(pair("u", "r")).await, 5);
     assert!(desk.one(key()).await.expect("it is kept").replayed);
     assert!(desk.consume(pair("u", "r"), 1).await.is_err());
+}
+
+/// Entries leave with their own retention, whatever becomes of what they tell of.
+pub async fn the_audit_has_a_retention_of_its_own(
+    database: impl Database,
+    clock: Arc<ManualClock>,
+) {
+    let desk = Desk::at(&database).await;
+    let days = |days: i64| Retention {
+        audit_s: days * 86_400,
+        ..RETENTION
+    };
+    let prune = async |retention, rows_max| {
+        let pruned = desk.store.prune_step(retention, rows_max).await;
+        pruned.expect("the store answers")
+    };
+    for units in 1..=5 {
+        desk.set(pair("u", "r"), Window::Daily, units).await;
+    }
+    assert!(desk.delete(pair("u", "r")).await.is_ok());
+    desk.live_for_h(&clock, 5 * 24).await;
+    desk.set(pair("u", "r"), Window::Daily, 6).await;
+    assert_eq!(prune(days(6), 100).await, 0);
+    assert_eq!(prune(days(5), 100).await, 0, "at its very end");
+    clock.advance_s(1);
+    assert_eq!(prune(days(5), 4).await, 4);
+    assert_eq!(prune(days(5), 4).await, 2);
+    assert_eq!(prune(days(5), 4).await, 0);
+    let entries = desk.audit().await;
+    assert_eq!(entries.len(), 1, "the one of today");
+    assert_eq!(desk.usage(pair("u", "r")).await, 0, "the policy stays");
+
+    // A place is not given twice, also when the newest entry is gone.
+    let newest = entries[0].id;
+    desk.live_for_h(&clock, 6 * 24).await;
+    assert_eq!(prune(days(5), 100).await, 1);
+    desk.set(pair("u", "r"), Window::Daily, 7).await;
+    assert!(desk.audit().await[0].id > newest);
 }

@@ -45,7 +45,7 @@ enum Command {
     /// Make, list and revoke API tokens, also beside a running server.
     #[command(subcommand)]
     Token(token::Command),
-    /// Delete usage and kept answers that are older than their retention.
+    /// Delete usage, kept answers and audit entries that are older than their retention.
     Prune(prune::Arguments),
 }
 
@@ -87,7 +87,7 @@ struct DatabaseArgument {
     database: String,
 }
 
-/// How long what was counted and answered is kept.
+/// How long what was counted, answered and changed is kept.
 #[derive(Debug, Args)]
 struct RetentionArguments {
     /// How long usage is kept after its window started; at least 2d.
@@ -106,11 +106,23 @@ struct RetentionArguments {
         default_value = "24h"
     )]
     idempotency_retention: String,
+    /// How long the audit keeps who changed what.
+    #[arg(
+        long,
+        env = "QUOTALOG_AUDIT_RETENTION",
+        value_name = "DURATION",
+        default_value = "400d"
+    )]
+    audit_retention: String,
 }
 
 impl RetentionArguments {
     fn check(&self) -> anyhow::Result<quotalog_ledger::store::Retention> {
-        crate::config::retention(&self.usage_retention, &self.idempotency_retention)
+        crate::config::retention(
+            &self.usage_retention,
+            &self.idempotency_retention,
+            &self.audit_retention,
+        )
     }
 }
 

@@ -6,7 +6,7 @@ use hyper::Method;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::support::raw::{RawConnection, request};
-use crate::support::server::{ADMIN, PATIENCE, Server, Site, until};
+use crate::support::server::{ADMIN, PATIENCE, Server, Site};
 use crate::support::tls::{Pair, with_tls};
 
 const CONSUME: &str = "/quotas/u/r/consume";
@@ -132,38 +132,6 @@ async fn at_the_bound_slow_handshakes_make_room_for_good_ones() {
     for connection in &mut slow[..50] {
         assert_eq!(connection.ends(), b"");
     }
-}
-
-#[tokio::test]
-async fn a_request_in_hand_makes_no_room() {
-    let site = Site::new();
-    let server = site.serve_with(|command| patient(command).env("QUOTALOG_CONNECTIONS_MAX", "2"));
-    server.set("/quotas/u/r", "daily", 1_000_000).await;
-    let database = rusqlite::Connection::open(site.database()).unwrap();
-    database.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let consume = request("POST", CONSUME, ADMIN, "");
-    // The server takes a request in hand at the latest when it has asked for its body.
-    let asking = "Content-Type: application/json\r\nContent-Length: 12\r\nExpect: 100-continue\r\n";
-    let mut in_hand: Vec<_> = (0..2)
-        .map(|_| {
-            let mut connection = open(&server, &request("POST", CONSUME, ADMIN, asking));
-            assert_eq!(connection.read().unwrap().status, 100);
-            connection.send(r#"{"amount":2}"#);
-            connection
-        })
-        .collect();
-    let mut waiting = open(&server, &consume);
-    until("it is told", async || {
-        site.log().contains("too many connections")
-    })
-    .await;
-    database.execute_batch("COMMIT").unwrap();
-    for connection in &mut in_hand {
-        // It may have waited for too long, but nobody took its place.
-        let answer = connection.read().unwrap();
-        assert!(matches!(answer.status, 200 | 503), "{answer:?}");
-    }
-    waiting.read().unwrap().is(200);
 }
 
 #[tokio::test]

@@ -35,12 +35,23 @@ async fn burst(app: &Arc<TestApp>, requests: usize) -> Vec<u64> {
 async fn atk_01_nothing_is_done_without_a_token_or_with_one_of_another() {
     let app = TestApp::new().await;
     app.put("/quotas/bob/r", DAILY_10).await.is(200);
+    let batch = r#"{"items":[{"user_id":"bob","resource":"r"}]}"#;
     let routes = [
         (Method::PUT, "/quotas/bob/r", DAILY_10),
         (Method::GET, "/quotas/bob", ""),
         (Method::GET, "/quotas/bob/r", ""),
         (Method::POST, "/quotas/bob/r/consume", ""),
+        (Method::POST, "/quotas/bob/r/refund", ""),
         (Method::POST, "/quotas/bob/r/reset", ""),
+        (Method::POST, "/consume", batch),
+        (Method::PUT, "/defaults/r", DAILY_10),
+        (Method::DELETE, "/defaults/r", ""),
+        (Method::GET, "/defaults", ""),
+        (Method::GET, "/defaults/r", ""),
+        (Method::GET, "/quotas", ""),
+        (Method::GET, "/quotas/bob/r/usage", ""),
+        (Method::GET, "/audit", ""),
+        (Method::DELETE, "/quotas/bob", ""),
         (Method::DELETE, "/quotas/bob/r", ""),
         (Method::POST, "/tokens", r#"{"role":"admin"}"#),
         (Method::GET, "/tokens", ""),
@@ -213,6 +224,15 @@ async fn atk_10_only_an_admin_resets() {
         let reset = app.call(Method::POST, "/quotas/u/r/reset", &role, "");
         reset.await.problem(403, "forbidden");
     }
+    // Nor does anyone give back its own units, or those of others.
+    for role in [
+        app.user_token("u").await,
+        app.user_token("v").await,
+        app.token(Role::Viewer).await,
+    ] {
+        let refund = app.call(Method::POST, "/quotas/u/r/refund", &role, "");
+        refund.await.problem(403, "forbidden");
+    }
     assert_eq!(app.check().await.usage(), 1);
     assert_eq!(app.post("/quotas/u/r/reset", "").await.is(200).usage(), 0);
 }
@@ -229,8 +249,10 @@ async fn atk_11_an_id_has_at_most_255_bytes() {
     app.delete(&path).await.faults(&both);
     app.post(&format!("{path}/consume"), "").await.faults(&both);
     app.post(&format!("{path}/reset"), "").await.faults(&both);
+    app.post(&format!("{path}/refund"), "").await.faults(&both);
     let list = app.get(&format!("/quotas/{longer}")).await;
     list.faults(&["user_id too_long"]);
+    app.get(&format!("{path}/usage")).await.faults(&both);
 
     let four_bytes = encoded("\u{1f600}");
     for (segment, fits) in [
@@ -249,6 +271,8 @@ async fn atk_11_an_id_has_at_most_255_bytes() {
         let consumed = app.post(&format!("{path}/consume"), "").await.is(200);
         assert_eq!(consumed.usage(), 1);
         app.get(&path).await.is(200);
+        let usage = app.get(&format!("{path}/usage")).await.is(200);
+        assert_eq!(usage.json()["windows"][0]["usage"], 1);
         let list = app.get(&format!("/quotas/{segment}")).await.is(200);
         assert_eq!(list.json()["quotas"][0]["usage"], 1);
         app.post(&format!("{path}/reset"), "").await.is(200);
@@ -281,6 +305,12 @@ async fn atk_12_nothing_of_a_request_moves_the_window() {
         consume.faults(&[&fault]);
         let reset = app.post("/quotas/u/r/reset", &body).await;
         reset.faults(&[&fault]);
+        let refund = app.post("/quotas/u/r/refund", &body).await;
+        refund.faults(&[&fault]);
+        let item = json!({ "user_id": "u", "resource": "r", field: "2026-12-01T18:00:00Z" });
+        let batch = json!({ "items": [item] }).to_string();
+        let batch = app.post("/consume", &batch).await;
+        batch.faults(&[&format!("items[0].{fault}")]);
         let set = json!({ "window": "hourly", "limit_count": 5, field: "2026-12-01T18:00:00Z" });
         let set = app.put("/quotas/u/r", &set.to_string()).await;
         set.faults(&[&fault]);

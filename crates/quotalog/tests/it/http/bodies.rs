@@ -333,7 +333,7 @@ async fn c47_a_body_is_at_most_16_kib() {
     for len in rounds {
         let answer = app.post(CONSUME, &padded(len)).await;
         answer.problem(413, "content-too-large");
-        for path in ["/quotas/u/r/reset", "/tokens"] {
+        for path in ["/quotas/u/r/reset", "/quotas/u/r/refund", "/tokens"] {
             let answer = app.post(path, &padded(len)).await;
             answer.problem(413, "content-too-large");
         }

@@ -13,6 +13,10 @@ use crate::support::answer::Answer;
 use crate::support::app::TestApp;
 
 const CONSUME: &str = "/quotas/u/r/consume";
+const BATCH: &str = "/consume";
+/// Three units of `u`/`r`, and one of `v`/`s`.
+const ITEMS: &str = r#"{"items":[{"user_id":"u","resource":"r"},{"user_id":"v","resource":"s"},
+    {"user_id":"u","resource":"r","amount":2}]}"#;
 
 /// What the answers of a script say was counted.
 #[derive(Debug, Default)]
@@ -21,14 +25,47 @@ struct Tally {
     unknown: u64,
     /// The part of `unknown` that no key can settle.
     unkeyed: u64,
-    /// Keys, with their amounts, of requests that were not answered 200.
-    open: Vec<(&'static str, u64)>,
+    /// Requests under a key that were not answered 200.
+    open: Vec<Keyed>,
+}
+
+/// A request under a key, and the units of `u`/`r` that it asks for.
+#[derive(Debug, Clone, Copy)]
+struct Keyed {
+    path: &'static str,
+    key: &'static str,
+    body: &'static str,
+    amount: u64,
+}
+
+/// What the script consumes under keys.
+const KEYED: [Keyed; 5] = [
+    keyed(CONSUME, "a", "", 1),
+    keyed(CONSUME, "b", r#"{"amount":2}"#, 2),
+    keyed(CONSUME, "c", "", 1),
+    keyed(BATCH, "d", ITEMS, 3),
+    keyed(CONSUME, "e", "", 1),
+];
+
+const fn keyed(path: &'static str, key: &'static str, body: &'static str, amount: u64) -> Keyed {
+    Keyed {
+        path,
+        key,
+        body,
+        amount,
+    }
+}
+
+impl Keyed {
+    async fn send(&self, app: &TestApp) -> Answer {
+        app.keyed(self.path, self.key, self.body).await
+    }
 }
 
 impl Tally {
     /// Takes down the answer to a consume, which no policy and no limit stands in the way of.
     #[track_caller]
-    fn consumed(&mut self, answer: Answer, key: Option<&'static str>, amount: u64) {
+    fn consumed(&mut self, answer: Answer, keyed: Option<Keyed>, amount: u64) {
         match answer.status {
             200 => {
                 self.granted += amount;
@@ -38,11 +75,11 @@ impl Tally {
             _ if is_unknown(&answer) => {
                 answer.problem(503, "outcome-unknown");
                 self.unknown += amount;
-                self.unkeyed += if key.is_none() { amount } else { 0 };
+                self.unkeyed += if keyed.is_none() { amount } else { 0 };
             }
             _ => drop(answer.problem(503, "unavailable")),
         }
-        self.open.extend(key.map(|key| (key, amount)));
+        self.open.extend(keyed);
     }
 
     fn possible(&self) -> RangeInclusive<u64> {
@@ -68,17 +105,28 @@ fn expect(answer: Answer, status: u16) {
 /// Everything that these routes ask of a store, with consumes in between.
 async fn script(app: &TestApp) -> Tally {
     let mut tally = Tally::default();
-    for (key, amount) in [("a", 1), ("b", 2)] {
-        let body = format!(r#"{{"amount":{amount}}}"#);
-        tally.consumed(app.keyed(CONSUME, key, &body).await, Some(key), amount);
+    let [a, b, c, d, e] = KEYED;
+    for keyed in [a, b] {
+        tally.consumed(keyed.send(app).await, Some(keyed), keyed.amount);
     }
     expect(app.get("/quotas/u/r").await, 200);
     tally.consumed(app.consume_amount(4).await, None, 4);
     expect(app.get("/quotas/u").await, 200);
     let put = app.put("/quotas/u/r", r#"{"window":"hourly","limit_count":2000}"#);
     expect(put.await, 200);
-    tally.consumed(app.keyed(CONSUME, "c", "").await, Some("c"), 1);
+    tally.consumed(c.send(app).await, Some(c), c.amount);
     expect(app.post("/quotas/v/r/reset", "").await, 200);
+    expect(app.post("/quotas/v/r/refund", "").await, 200);
+    tally.consumed(d.send(app).await, Some(d), d.amount);
+    let put = app.put("/defaults/t", r#"{"window":"daily","limit_count":3}"#);
+    expect(put.await, 200);
+    expect(app.delete("/defaults/none").await, 404);
+    expect(app.get("/defaults/none").await, 404);
+    for list in ["/defaults", "/quotas/u/r/usage", "/quotas", "/audit"] {
+        expect(app.get(list).await, 200);
+    }
+    expect(app.get("/quotas?sort=used_percent").await, 200);
+    expect(app.delete("/quotas/nobody").await, 204);
     expect(app.get("/tokens").await, 200);
     expect(app.post("/tokens", r#"{"role":"viewer"}"#).await, 201);
     expect(app.delete("/tokens/none").await, 404);
@@ -91,7 +139,7 @@ async fn script(app: &TestApp) -> Tally {
     let first = app.call(Method::POST, CONSUME, &user, "");
     tally.consumed(first.await, None, 1);
     expect(app.delete("/quotas/v/r").await, 204);
-    tally.consumed(app.keyed(CONSUME, "d", "").await, Some("d"), 1);
+    tally.consumed(e.send(app).await, Some(e), e.amount);
     tally
 }
 
@@ -99,9 +147,11 @@ async fn script(app: &TestApp) -> Tally {
 async fn ready() -> (TestApp, Arc<FaultyStore<SqliteStore>>) {
     let (app, store) = TestApp::faulty().await;
     app.policy("hourly", 1_000).await;
-    app.put("/quotas/v/r", r#"{"window":"hourly","limit_count":5}"#)
-        .await
-        .is(200);
+    for path in ["/quotas/v/r", "/quotas/v/s"] {
+        app.put(path, r#"{"window":"hourly","limit_count":5}"#)
+            .await
+            .is(200);
+    }
     (app, store)
 }
 
@@ -114,7 +164,10 @@ async fn fail_each_call(fault: Fault) {
         let met = store.met();
         drop(store);
 
-        let app = app.restart().await;
+        // A batch's key is that of its token.
+        let admin = app.admin.clone();
+        let mut app = app.restart().await;
+        app.admin = admin;
         let usage = app.check().await.usage();
         assert!(
             tally.possible().contains(&usage),
@@ -131,20 +184,25 @@ async fn fail_each_call(fault: Fault) {
         }
         // A retry under the same key settles it: counted once, whatever had happened.
         let mut expected = tally.granted;
-        for (key, amount) in &tally.open {
-            let body = format!(r#"{{"amount":{amount}}}"#);
-            let retried = app.keyed(CONSUME, key, &body).await.is(200);
+        for keyed in &tally.open {
+            let retried = keyed.send(&app).await.is(200);
             let had_counted = retried.header("idempotency-replayed").is_some();
-            assert_eq!(had_counted, fault == Fault::LostAfterCommit, "{nth}: {key}");
-            expected += amount;
+            assert_eq!(
+                had_counted,
+                fault == Fault::LostAfterCommit,
+                "{nth}: {keyed:?}"
+            );
+            expected += keyed.amount;
         }
+        // What a batch counts of one pair, it counts of all.
+        assert_eq!(app.get("/quotas/v/s").await.is(200).usage(), 1, "{nth}");
         if fault == Fault::LostAfterCommit {
             expected += tally.unkeyed;
         }
         assert_eq!(app.check().await.usage(), expected, "{nth}: {tally:?}");
         if !met {
-            assert_eq!(tally.granted, 10);
-            assert!(nth > 15, "the script makes more than {nth} calls");
+            assert_eq!(tally.granted, 13);
+            assert!(nth > 27, "the script makes more than {nth} calls");
             return;
         }
     }

@@ -1,4 +1,4 @@
-//! Lists: `GET /quotas/{userId}` and `GET /tokens`, page by page.
+//! What lists have in common; and `GET /quotas/{userId}` and `GET /tokens`, page by page.
 
 use std::collections::BTreeSet;
 
@@ -6,6 +6,16 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::support::app::TestApp;
+
+/// Every list there is.
+const LISTS: [&str; 6] = [
+    "/quotas",
+    "/quotas/u",
+    "/quotas/u/r/usage",
+    "/defaults",
+    "/tokens",
+    "/audit",
+];
 
 /// Makes policies of `u` for `resources`, straight in the file.
 fn insert_policies(app: &TestApp, resources: impl Iterator<Item = String>) {
@@ -114,7 +124,7 @@ async fn a_user_without_policies_is_an_empty_list() {
 #[tokio::test]
 async fn c67_a_page_has_1_to_1000_entries() {
     let app = TestApp::new().await;
-    for list in ["/quotas/u", "/tokens"] {
+    for list in LISTS {
         for limit in ["1", "1000", "%37"] {
             app.get(&format!("{list}?limit={limit}")).await.is(200);
         }
@@ -134,7 +144,7 @@ async fn c67_a_page_has_1_to_1000_entries() {
             let answer = app.get(&format!("{list}?limit={limit}")).await;
             answer.faults(&["limit invalid"]);
         }
-        for query in ["page=2", "offset=1", "Limit=5", "user_id=u", "resource=r"] {
+        for query in ["page=2", "offset=1", "Limit=5", "q=u", "min_usage=1"] {
             let (name, _) = query.split_once('=').unwrap();
             let fault = format!("{name} unknown_parameter");
             app.get(&format!("{list}?{query}")).await.faults(&[&fault]);
@@ -189,15 +199,24 @@ async fn c67_a_forged_cursor_is_refused() {
         &padded,
         &upper,
     ] {
-        for list in ["/quotas/u", "/tokens"] {
+        for list in LISTS {
             let answer = app.get(&format!("{list}?cursor={forged}")).await;
             answer.faults(&["cursor invalid"]);
         }
     }
     // Another list's, another user's.
+    for list in LISTS {
+        for (own, cursor) in [("/quotas/u", &quotas), ("/tokens", &tokens)] {
+            let answer = app.get(&format!("{list}?cursor={cursor}")).await;
+            if list == own {
+                answer.is(200);
+            } else {
+                answer.faults(&["cursor invalid"]);
+            }
+        }
+    }
     for path in [
-        format!("/tokens?cursor={quotas}"),
-        format!("/quotas/u?cursor={tokens}"),
+        format!("/quotas?sort=used_percent&cursor={quotas}"),
         format!("/quotas/v?cursor={quotas}"),
         format!("/quotas/U?cursor={quotas}"),
     ] {

@@ -4,17 +4,25 @@
 //! systems, or which attack, the test keeps out.
 
 mod attacks;
+mod audit;
+mod batch;
 mod bodies;
 mod consume;
+mod defaults;
+mod erasure;
 mod faults;
+mod history;
 mod idempotency;
 mod lists;
 mod metrics;
+mod near_limit;
 mod order;
 mod paths;
 mod policies;
 mod problems;
 mod races;
 mod ratelimit;
+mod refund;
+mod roles;
 mod tokens;
 mod windows;

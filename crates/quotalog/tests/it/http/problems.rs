@@ -33,7 +33,7 @@ async fn c47_every_refusal_is_a_problem_document() {
         (app.get("/nowhere").await, 404, "not-found"),
         (app.get("/quotas/u/none").await, 404, "not-found"),
         (app.delete("/tokens/none").await, 404, "not-found"),
-        (app.delete("/quotas/u").await, 405, "method-not-allowed"),
+        (app.delete("/tokens").await, 405, "method-not-allowed"),
         (app.send(stale.unwrap()).await, 412, "precondition-failed"),
         (app.post(consume, &large).await, 413, "content-too-large"),
         (app.send(text.unwrap()).await, 415, "unsupported-media-type"),

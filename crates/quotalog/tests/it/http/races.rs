@@ -36,6 +36,7 @@ async fn c10_a_mix_of_reads_writes_and_pruning_meets_no_fault() {
     let retention = Retention {
         usage_s: 86_400,
         idempotency_s: 86_400,
+        audit_s: 400 * 86_400,
     };
     while !clients.is_empty() {
         app.store.prune_step(retention, 100).await.unwrap();

@@ -68,6 +68,8 @@ async fn c30_each_field_comes_once_wherever_it_belongs() {
     assert_eq!(denied.header("retry-after"), Some("1260"));
     let replayed = app.keyed("/quotas/u/r/consume", "k", "").await.is(200);
     check_fields(&replayed, fields("57", r#""hourly";r=57;t=1260"#));
+    let refunded = app.post("/quotas/u/r/refund", "").await.is(200);
+    check_fields(&refunded, fields("58", r#""hourly";r=58;t=1260"#));
     let reset = app.post("/quotas/u/r/reset", "").await.is(200);
     check_fields(&reset, fields("100", r#""hourly";r=100;t=1260"#));
     let head = app.call(Method::HEAD, "/quotas/u/r", &app.admin, "").await;
@@ -81,6 +83,11 @@ async fn c30_other_answers_carry_none_of_them() {
     for answer in [
         app.get("/quotas/u/none").await.is(404),
         app.post("/quotas/u/none/consume", "").await.is(404),
+        app.post("/quotas/u/none/refund", "").await.is(404),
+        app.post("/consume", "").await.is(422),
+        app.put("/defaults/s", r#"{"window":"hourly","limit_count":1}"#)
+            .await
+            .is(200),
         app.consume_amount(0).await.is(422),
         app.consume_amount(6).await.is(422),
         app.call(Method::GET, "/quotas/u/r", "x", "").await.is(401),
@@ -88,6 +95,8 @@ async fn c30_other_answers_carry_none_of_them() {
             .await
             .is(405),
         app.get("/quotas/u").await.is(200),
+        app.get("/quotas").await.is(200),
+        app.get("/quotas/u/r/usage").await.is(200),
         app.get("/healthz").await.is(200),
         app.delete("/quotas/u/r").await.is(204),
     ] {
@@ -122,9 +131,21 @@ async fn c32_nothing_about_quotas_or_tokens_is_kept_on_the_way() {
             .is(200),
         anonymous("/quotas/u/r").await.is(401),
         anonymous("/tokens").await.is(401),
+        anonymous("/consume").await.is(405),
+        app.post("/quotas/u/r/refund", "").await.is(200),
+        app.post("/consume", "").await.is(422),
+        app.delete("/defaults/none").await.is(404),
+        app.get("/quotas").await.is(200),
+        app.get("/quotas?limit=0").await.is(422),
+        app.get("/quotas/u/r/usage").await.is(200),
+        app.get("/defaults").await.is(200),
+        app.get("/defaults/none").await.is(404),
+        app.get("/audit").await.is(200),
+        anonymous("/audit").await.is(401),
         app.get("/tokens").await.is(200),
         app.post("/tokens", r#"{"role":"viewer"}"#).await.is(201),
         app.delete("/quotas/u/r").await.is(204),
+        app.delete("/quotas/u").await.is(204),
     ] {
         assert_eq!(answer.header("cache-control"), Some("no-store"));
     }

@@ -82,77 +82,6 @@ async fn c54_the_scheme_is_read_in_any_letter_case_and_the_token_exactly() {
 }
 
 #[tokio::test]
-async fn each_role_may_do_what_the_contract_says() {
-    let app = TestApp::new().await;
-    let tokens = [
-        app.admin.clone(),
-        app.token(Role::Viewer).await,
-        app.token(Role::Service).await,
-        app.user_token("alice").await,
-        app.user_token("bob").await,
-    ];
-    let viewer_body = r#"{"role":"viewer"}"#;
-    let (get, post) = (Method::GET, Method::POST);
-    //                                                   admin view. serv. alice bob
-    let rows = [
-        (
-            Method::PUT,
-            "/quotas/alice/r",
-            HOURLY_100,
-            [200, 403, 403, 403, 403],
-        ),
-        (get.clone(), "/quotas/alice", "", [200, 200, 200, 200, 403]),
-        (
-            get.clone(),
-            "/quotas/alice/r",
-            "",
-            [200, 200, 200, 200, 403],
-        ),
-        (
-            post.clone(),
-            "/quotas/alice/r/consume",
-            "",
-            [200, 403, 200, 200, 403],
-        ),
-        (
-            post.clone(),
-            "/quotas/alice/r/reset",
-            "",
-            [200, 403, 403, 403, 403],
-        ),
-        (
-            Method::DELETE,
-            "/quotas/alice/none",
-            "",
-            [404, 403, 403, 403, 403],
-        ),
-        (post, "/tokens", viewer_body, [201, 403, 403, 403, 403]),
-        (get, "/tokens", "", [200, 403, 403, 403, 403]),
-        (
-            Method::DELETE,
-            "/tokens/none",
-            "",
-            [404, 403, 403, 403, 403],
-        ),
-    ];
-    for (method, path, body, statuses) in rows {
-        for (token, status) in tokens.iter().zip(statuses) {
-            let answer = app.call(method.clone(), path, token, body).await;
-            assert_eq!(answer.status, status, "{method} {path}");
-            if status == 403 {
-                answer.problem(403, "forbidden");
-            }
-        }
-    }
-    let consumed = app.get("/quotas/alice/r").await.is(200);
-    assert_eq!(
-        consumed.usage(),
-        0,
-        "the admin's reset came after three consumes"
-    );
-}
-
-#[tokio::test]
 async fn a_token_is_made_shown_once_listed_and_revoked() {
     let app = TestApp::new().await;
     app.policy("hourly", 5).await;
@@ -307,6 +236,7 @@ async fn a_revoked_token_is_refused_from_the_next_request_on() {
     app.policy("hourly", 5).await;
     app.consume_amount(5).await.is(200);
     let large = " ".repeat(16 * 1024 + 1);
+    let batch = r#"{"items":[{"user_id":"u","resource":"r"}]}"#;
     let text = "text/plain";
     let json = "application/json";
     //  what it is answered while it is valid
@@ -321,6 +251,16 @@ async fn a_revoked_token_is_refused_from_the_next_request_on() {
             r#"{"amount":6}"#,
             422,
         ),
+        (Method::GET, "/quotas/u/r/usage", json, "", 200),
+        (Method::GET, "/defaults", json, "", 200),
+        (Method::GET, "/defaults/none", json, "", 404),
+        (Method::POST, "/quotas/u/r/refund", json, "", 200),
+        (Method::POST, "/quotas/u/r/consume", json, "", 200),
+        (Method::POST, "/consume", json, batch, 429),
+        (Method::POST, "/consume", json, r#"{"items":[7]}"#, 422),
+        (Method::GET, "/quotas", json, "", 403),
+        (Method::GET, "/audit", json, "", 403),
+        (Method::DELETE, "/quotas/u", json, "", 403),
         (Method::GET, "/quotas/u/none", json, "", 404),
         (Method::POST, "/quotas/u/none/consume", json, "", 404),
         (Method::PUT, "/quotas/u/r", json, HOURLY_100, 403),
@@ -354,6 +294,37 @@ async fn a_revoked_token_is_refused_from_the_next_request_on() {
         wrong.problem(405, "method-not-allowed");
     }
     assert_eq!(app.check().await.usage(), 5);
+}
+
+/// Its last answers are still remembered by this process when another one revokes it.
+#[tokio::test]
+async fn a_revoked_admin_reads_and_changes_nothing() {
+    let app = TestApp::new().await;
+    app.policy("hourly", 5).await;
+    app.consume().await.is(200);
+    let requests = [
+        (Method::GET, "/quotas", ""),
+        (Method::GET, "/quotas?sort=used_percent", ""),
+        (Method::GET, "/quotas/u/r/usage", ""),
+        (Method::GET, "/audit", ""),
+        (Method::GET, "/defaults", ""),
+        (Method::PUT, "/defaults/r", HOURLY_100),
+        (Method::PUT, "/quotas/u/r", HOURLY_100),
+        (Method::POST, "/quotas/u/r/refund", ""),
+        (Method::POST, "/quotas/u/r/reset", ""),
+        (Method::DELETE, "/quotas/u/r", ""),
+        (Method::DELETE, "/quotas/u", ""),
+        (Method::POST, "/tokens", r#"{"role":"admin"}"#),
+    ];
+    for (method, path, body) in requests {
+        let (token, id) = app.token_with_id(Role::Admin, None).await;
+        app.call(Method::GET, "/tokens", &token, "").await.is(200);
+        app.revoke(id).await;
+        unauthorized(app.call(method, path, &token, body).await);
+    }
+    let check = app.check().await;
+    assert_eq!((check.usage(), check.remaining()), (1, 4));
+    app.get("/defaults/r").await.problem(404, "not-found");
 }
 
 #[tokio::test]

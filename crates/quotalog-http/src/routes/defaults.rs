@@ -1,0 +1,113 @@
+//! `PUT`, `GET` and `DELETE /defaults/{resource}`, `GET /defaults`: the policies that serve whoever
+//! has none of their own.
+
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use quotalog_auth::Action;
+use quotalog_domain::{Command, Operation, Refusal, Resource};
+
+use crate::answer;
+use crate::cursor;
+use crate::extract::bearer::Authenticated;
+use crate::extract::body::Payload;
+use crate::extract::fields;
+use crate::extract::ids::RawName;
+use crate::extract::page::Parameters;
+use crate::fault::Faults;
+use crate::problem::Problem;
+use crate::router::App;
+use crate::wire::{DefaultBody, DefaultsBody};
+
+pub(crate) async fn set(
+    State(app): State<App>,
+    name: RawName,
+    caller: Authenticated,
+    payload: Payload,
+) -> Result<Response, Problem> {
+    caller.may(Action::Administer)?;
+    let mut body = payload.object()?;
+
+    let mut faults = Faults::default();
+    let resource = name.checked_resource(&mut faults);
+    let window = fields::window(&mut body, &mut faults);
+    let limit = fields::limit_count(&mut body, &mut faults);
+    fields::no_more(body, &mut faults);
+    let (Some(resource), Some(window), Some(limit), true) =
+        (resource, window, limit, faults.is_empty())
+    else {
+        return Err(faults.into());
+    };
+
+    let command = Command::new(Operation::SetDefault {
+        resource,
+        window,
+        limit,
+    });
+    let decided = app.ledger.submit(caller.caller(), command).await??;
+    let default = answer::expect_default(decided.answer)?;
+    Ok(answer::json(StatusCode::OK, &DefaultBody::from(&default)))
+}
+
+pub(crate) async fn get(
+    State(app): State<App>,
+    name: RawName,
+    caller: Authenticated,
+) -> Result<Response, Problem> {
+    caller.may(Action::ReadDefaults)?;
+
+    let mut faults = Faults::default();
+    let Some(resource) = name.checked_resource(&mut faults) else {
+        return Err(faults.into());
+    };
+
+    let default = app.ledger.default_policy(caller.caller(), resource).await?;
+    let default = default.ok_or_else(Problem::no_default)?;
+    Ok(answer::json(StatusCode::OK, &DefaultBody::from(&default)))
+}
+
+pub(crate) async fn list(
+    State(app): State<App>,
+    caller: Authenticated,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    caller.may(Action::ReadDefaults)?;
+    let mut parameters = Parameters::parse(query.as_deref())?;
+
+    let mut faults = Faults::default();
+    let read_key = |last: &str| Resource::try_from(last).ok();
+    let page = parameters.page(&["defaults"], read_key, &mut faults);
+    parameters.no_more(&mut faults);
+    let (Some(page), true) = (page, faults.is_empty()) else {
+        return Err(faults.into());
+    };
+
+    let listed = app.ledger.defaults(caller.caller(), page).await?;
+    let encode = |last: Resource| cursor::encode(&["defaults"], last.as_str());
+    let body = DefaultsBody {
+        defaults: listed.entries.iter().map(DefaultBody::from).collect(),
+        next_cursor: listed.next.map(encode),
+    };
+    Ok(answer::json(StatusCode::OK, &body))
+}
+
+pub(crate) async fn delete(
+    State(app): State<App>,
+    name: RawName,
+    caller: Authenticated,
+) -> Result<Response, Problem> {
+    caller.may(Action::Administer)?;
+
+    let mut faults = Faults::default();
+    let Some(resource) = name.checked_resource(&mut faults) else {
+        return Err(faults.into());
+    };
+
+    let command = Command::new(Operation::DeleteDefault { resource });
+    match app.ledger.submit(caller.caller(), command).await? {
+        Err(Refusal::NotFound) => Err(Problem::no_default()),
+        outcome => outcome
+            .map(|_deleted| answer::no_content())
+            .map_err(Problem::from),
+    }
+}
