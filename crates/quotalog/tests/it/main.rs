@@ -6,12 +6,14 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod architecture;
+mod bounds;
 mod cli;
 mod connections;
 mod faults;
 mod http;
 mod kill;
 mod raw;
+mod retries;
 mod secrets;
 mod shutdown;
 mod start;

@@ -2,8 +2,10 @@
 
 pub(crate) mod answer;
 pub(crate) mod app;
+pub(crate) mod chance;
 pub(crate) mod load;
 pub(crate) mod log;
 pub(crate) mod raw;
 pub(crate) mod server;
+pub(crate) mod stream;
 pub(crate) mod tls;
