@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags, Result};
 /// How long a read waits for a file that is busy, which in WAL mode it hardly ever is.
 const READ_WAIT: Duration = Duration::from_secs(1);
 /// How long the start waits for another program to let go of the file.
-const OPEN_WAIT: Duration = Duration::from_secs(5);
+pub(crate) const OPEN_WAIT: Duration = Duration::from_secs(5);
 /// More than there are statements, so that each is compiled once.
 const STATEMENTS_MAX: usize = 64;
 /// The page of a new file. A commit writes each page it touched in whole, and the rows of a batch lie on
@@ -46,7 +46,8 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
     Ok(connection)
 }
 
-fn open(path: &Path, mode: OpenFlags, wait: Duration) -> Result<Connection> {
+/// A connection of any kind, which trusts nothing that the file says of itself.
+pub(crate) fn open(path: &Path, mode: OpenFlags, wait: Duration) -> Result<Connection> {
     // No mutex: each connection belongs to one thread.
     let flags = mode | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
     let connection = Connection::open_with_flags(path, flags)?;

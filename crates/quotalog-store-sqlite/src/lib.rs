@@ -4,6 +4,7 @@
 //! remembered between transactions: the file is the authority. No caller ever sees SQL.
 
 mod audit;
+mod backup;
 mod batch;
 mod believed;
 mod connection;
@@ -35,5 +36,6 @@ mod tx;
 mod walk;
 mod writer;
 
+pub use backup::{BackupError, backup};
 pub use error::OpenError;
 pub use store::{SqliteConfig, SqliteStore};

@@ -30,7 +30,8 @@ pub(crate) fn locate(path: &Path) -> Result<PathBuf, OpenError> {
     }
 }
 
-fn locate_new(path: &Path) -> Result<PathBuf, OpenError> {
+/// The canonical path of a file that does not exist yet, in a folder that must.
+pub(crate) fn locate_new(path: &Path) -> Result<PathBuf, OpenError> {
     let not_a_file = || OpenError::NotAFile(path.to_owned());
     let name = path.file_name().ok_or_else(not_a_file)?;
     if path.is_symlink() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
@@ -85,7 +86,7 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// The mode is set as the file is made, so there is no moment at which others could open it.
-fn owner_only() -> OpenOptions {
+pub(crate) fn owner_only() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).truncate(false);
     #[cfg(unix)]

@@ -10,7 +10,7 @@ use quotalog_http::{Admission, App, Draining, Metrics, Settings as ServerSetting
 use quotalog_ledger::clock::SystemClock;
 use quotalog_ledger::store::StoreError;
 use quotalog_ledger::{Ledger, Settings};
-use quotalog_store_sqlite::{OpenError, SqliteConfig, SqliteStore};
+use quotalog_store_sqlite::{BackupError, OpenError, SqliteConfig, SqliteStore};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -195,7 +195,25 @@ fn open(path: &Path, idempotency_retention_s: i64) -> anyhow::Result<SqliteStore
     SqliteStore::open(config, Arc::new(SystemClock)).map_err(not_opened)
 }
 
+/// Copies the store into a new file.
+pub(crate) fn back_up(database: &Database, file: &Path) -> anyhow::Result<()> {
+    quotalog_store_sqlite::backup(&database.path, file).map_err(|error| {
+        let exit = match error {
+            BackupError::Database(error) => return not_opened(error),
+            BackupError::File(ref error) => exit_of(error),
+            BackupError::Exists(_) | BackupError::Leftover(_) => Exit::Usage,
+            _ => Exit::Failure,
+        };
+        Failure::error(exit, error.to_string())
+    })
+}
+
 fn not_opened(error: OpenError) -> anyhow::Error {
+    let exit = exit_of(&error);
+    Failure::error(exit, format!("--database (QUOTALOG_DATABASE): {error}"))
+}
+
+fn exit_of(error: &OpenError) -> Exit {
     let misnamed = matches!(
         error,
         OpenError::NoPath
@@ -204,14 +222,13 @@ fn not_opened(error: OpenError) -> anyhow::Error {
             | OpenError::Folder { .. }
             | OpenError::NotADatabase(_)
     );
-    let exit = if misnamed {
+    if misnamed {
         Exit::Usage
     } else if matches!(error, OpenError::Busy(_)) {
         Exit::Unavailable
     } else {
         Exit::Failure
-    };
-    Failure::error(exit, format!("--database (QUOTALOG_DATABASE): {error}"))
+    }
 }
 
 /// A failure of the store, with the exit code that a script can act on.

@@ -1,5 +1,6 @@
 //! The command line: what a person may type, and what becomes of it. One subcommand a file.
 
+mod backup;
 mod prune;
 mod serve;
 mod token;
@@ -47,6 +48,8 @@ enum Command {
     Token(token::Command),
     /// Delete usage, kept answers and audit entries that are older than their retention.
     Prune(prune::Arguments),
+    /// Copy the database into a new file, also beside a running server.
+    Backup(backup::Arguments),
 }
 
 /// How much is logged on standard error, and in which form.
@@ -139,6 +142,7 @@ pub fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Token(command) => token::run(&command),
         Command::Prune(arguments) => prune::run(&arguments),
+        Command::Backup(arguments) => backup::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

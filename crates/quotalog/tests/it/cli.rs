@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use crate::support::server::{Site, quotalog, read_number};
 
-fn text(bytes: &[u8]) -> &str {
+pub(crate) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
 /// Checks the exit code, and that there is just one line on standard error.
 #[track_caller]
-fn fails(output: &Output, code: i32, word: &str) {
+pub(crate) fn fails(output: &Output, code: i32, word: &str) {
     let error = text(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{error}");
     assert_eq!(error.lines().count(), 1, "{error}");
@@ -30,7 +30,7 @@ fn fails(output: &Output, code: i32, word: &str) {
 
 #[test]
 fn help_is_as_it_is_kept() {
-    let commands: [&[&str]; 7] = [
+    let commands: [&[&str]; 8] = [
         &[],
         &["serve"],
         &["token"],
@@ -38,6 +38,7 @@ fn help_is_as_it_is_kept() {
         &["token", "list"],
         &["token", "revoke"],
         &["prune"],
+        &["backup"],
     ];
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/help");
     let renew = std::env::var_os("RENEW_HELP").is_some();
@@ -74,7 +75,7 @@ fn every_command_is_in_the_help_that_is_kept() {
         let names = names.filter_map(|line| line.split_whitespace().next());
         names.map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(listed(&[]), ["serve", "token", "prune", "help"]);
+    assert_eq!(listed(&[]), ["serve", "token", "prune", "backup", "help"]);
     assert_eq!(listed(&["token"]), ["create", "list", "revoke", "help"]);
 }
 
@@ -103,6 +104,8 @@ fn wrong_arguments_exit_with_2() {
         &["token", "revoke"],
         &["token", "list", "--role", "admin"],
         &["prune", "--json"],
+        &["backup"],
+        &["backup", ""],
     ] {
         let output = site.run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
@@ -163,6 +166,8 @@ fn a_database_that_is_not_there_is_not_made() {
     fails(&site.run(&["token", "list", "--json"]), 5, name);
     fails(&site.run(&["token", "revoke", "0123456789abcdef"]), 5, name);
     fails(&site.run(&["prune"]), 5, "--database (QUOTALOG_DATABASE)");
+    let copy = site.folder.path().join("copy.db");
+    fails(&site.run(&["backup", copy.to_str().unwrap()]), 5, name);
     assert_eq!(std::fs::read_dir(site.folder.path()).unwrap().count(), 0);
 }
 

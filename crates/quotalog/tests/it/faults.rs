@@ -21,7 +21,7 @@ async fn consume(server: &Server, tally: &mut Tally) -> u16 {
 }
 
 /// A command in a name space of its own, which may mount there: as root, or as root of that space.
-fn unshare() -> Option<Command> {
+pub(crate) fn unshare() -> Option<Command> {
     for flags in ["-m", "-Urm"] {
         let works = |command: &mut Command| command.output().is_ok_and(|out| out.status.success());
         let folder = tempfile::tempdir().unwrap();

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod architecture;
+mod backup;
 mod bounds;
 mod cli;
 mod connections;
