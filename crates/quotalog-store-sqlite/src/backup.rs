@@ -20,7 +20,6 @@ use crate::{OpenError, connection, place};
 
 /// Why there is no backup. Whatever it is, the database is as it was.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum BackupError {
     /// The database cannot be read.
     #[error(transparent)]

@@ -34,18 +34,7 @@ pub(crate) fn begin(connection: &Connection, now: Timestamp) -> Result<()> {
 
 /// The clock's instant, or the last one that is believed where the clock is ahead of it.
 pub(crate) fn now(tx: &Tx<'_>) -> Result<Timestamp> {
-    let mut find = tx.connection.prepare_cached(FIND)?;
-    let before = find.query_row([], |row| {
-        let at = |column| -> Result<Option<Timestamp>> {
-            let text: Option<String> = row.get(column)?;
-            Ok(text.as_deref().and_then(instant::from_text))
-        };
-        Ok(Belief {
-            // An unreadable one is as old as can be, and mends itself within a day.
-            seen_at: at(0)?.unwrap_or(Timestamp::MIN),
-            leapt_at: at(1)?,
-        })
-    })?;
+    let before = Belief::of(tx.connection)?;
     let now = tx.now.floor_to_s();
     let after = before.at(now);
     if after != before {
@@ -64,6 +53,12 @@ pub(crate) fn now(tx: &Tx<'_>) -> Result<Timestamp> {
     Ok(now.min(after.seen_at))
 }
 
+/// Until when the file knows the clock, and whether it believes one that shows `now`. Changes nothing.
+pub(crate) fn judge(connection: &Connection, now: Timestamp) -> Result<(Timestamp, bool)> {
+    let before = Belief::of(connection)?;
+    Ok((before.seen_at, before.at(now).leapt_at.is_none()))
+}
+
 /// What is believed, and since when the clock claims more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Belief {
@@ -72,6 +67,21 @@ struct Belief {
 }
 
 impl Belief {
+    fn of(connection: &Connection) -> Result<Self> {
+        let mut find = connection.prepare_cached(FIND)?;
+        find.query_row([], |row| {
+            let at = |column| -> Result<Option<Timestamp>> {
+                let text: Option<String> = row.get(column)?;
+                Ok(text.as_deref().and_then(instant::from_text))
+            };
+            Ok(Self {
+                // An unreadable one is as old as can be, and mends itself within a day.
+                seen_at: at(0)?.unwrap_or(Timestamp::MIN),
+                leapt_at: at(1)?,
+            })
+        })
+    }
+
     /// What is believed when the clock shows `now`.
     fn at(self, now: Timestamp) -> Self {
         if now <= self.seen_at.plus_s(STEP_S) {

@@ -10,6 +10,7 @@ mod believed;
 mod connection;
 mod erase;
 mod error;
+mod examine;
 mod facts;
 mod fault;
 mod fullest;
@@ -38,4 +39,5 @@ mod writer;
 
 pub use backup::{BackupError, backup};
 pub use error::OpenError;
+pub use examine::{Finding, Grade, examine};
 pub use store::{SqliteConfig, SqliteStore};

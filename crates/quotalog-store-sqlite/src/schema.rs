@@ -4,10 +4,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use quotalog_domain::Timestamp;
-use rusqlite::{Connection, ErrorCode, MAIN_DB, Result};
+use rusqlite::{Connection, ErrorCode, MAIN_DB, Result, Row};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::row::Unfit;
 use crate::turnstile::{TurnError, Turnstile};
 use crate::{OpenError, batch, believed, connection, place, quota, row, shape};
 
@@ -86,7 +87,7 @@ pub(crate) fn refused(path: &Path, cause: rusqlite::Error) -> OpenError {
     }
 }
 
-fn has_table(connection: &Connection, name: &str) -> Result<bool> {
+pub(crate) fn has_table(connection: &Connection, name: &str) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
     connection.query_row(sql, [name], |row| row.get(0))
 }
@@ -108,12 +109,7 @@ fn check_history(path: &Path, connection: &Connection) -> std::result::Result<()
         .prepare(&sql)
         .and_then(|mut history| history.query_map([], read)?.collect())
         .map_err(|error| refused(path, error))?;
-    let known = migrations::runner()
-        .get_migrations()
-        .iter()
-        .map(refinery::Migration::version)
-        .max()
-        .unwrap_or_default();
+    let known = newest();
     match versions
         .iter()
         .copied()
@@ -197,20 +193,11 @@ fn without_sql(error: &rusqlite::Error) -> String {
 
 /// Counts, once, the rows of another program that will be passed over.
 fn report_adoption(connection: &Connection) -> Result<()> {
-    let policies = unfit(
-        connection,
-        "SELECT user_id, resource, window, limit_count, created_at, updated_at FROM quota_policies",
-        |row| row::policy(row, 2).is_ok(),
-    )?;
-    let usage = unfit(
-        connection,
-        "SELECT user_id, resource, window_start, usage FROM quota_usage",
-        |row| row::usage(row, 2).is_ok(),
-    )?;
-    if policies > 0 || usage > 0 {
+    let [policies, usage] = [unfit(connection, &POLICIES)?, unfit(connection, &USAGE)?];
+    if policies.count > 0 || usage.count > 0 {
         tracing::warn!(
-            policies,
-            usage,
+            policies = policies.count,
+            usage = usage.count,
             "rows of the adopted database are passed over"
         );
     } else {
@@ -219,18 +206,77 @@ fn report_adoption(connection: &Connection) -> Result<()> {
     Ok(())
 }
 
-fn unfit(
-    connection: &Connection,
-    sql: &str,
-    fits: impl Fn(&rusqlite::Row<'_>) -> bool,
-) -> Result<u64> {
-    let mut statement = connection.prepare(sql)?;
-    let mut rows = statement.query([])?;
-    let mut unfit: u64 = 0;
-    while let Some(row) = rows.next()? {
-        if row::user_id(row, 0).is_err() || row::resource(row, 1).is_err() || !fits(row) {
-            unfit += 1;
+/// How the rows of a table are read.
+pub(crate) struct Rows {
+    pub(crate) table: &'static str,
+    sql: &'static str,
+    read: fn(&Row<'_>) -> std::result::Result<(), Unfit>,
+}
+
+pub(crate) const POLICIES: Rows = Rows {
+    table: "quota_policies",
+    sql: "SELECT id, user_id, resource, window, limit_count, created_at, updated_at FROM quota_policies",
+    read: |row| pair(row).and_then(|()| row::policy(row, 3).map(drop)),
+};
+pub(crate) const USAGE: Rows = Rows {
+    table: "quota_usage",
+    sql: "SELECT id, user_id, resource, window_start, usage FROM quota_usage",
+    read: |row| pair(row).and_then(|()| row::usage(row, 3).map(drop)),
+};
+
+fn pair(row: &Row<'_>) -> std::result::Result<(), Unfit> {
+    row::user_id(row, 1)?;
+    row::resource(row, 2).map(drop)
+}
+
+/// The rows of a table that the domain cannot hold.
+#[derive(Debug, Default)]
+pub(crate) struct Unfits {
+    /// How many of how many.
+    pub(crate) count: u64,
+    pub(crate) of: u64,
+    /// The first few: row id and reason.
+    pub(crate) first: Vec<(i64, Unfit)>,
+}
+
+/// Reads every row of a table.
+pub(crate) fn unfit(connection: &Connection, rows: &Rows) -> Result<Unfits> {
+    const NAMED_MAX: usize = 5;
+    let mut statement = connection.prepare(rows.sql)?;
+    let mut found = statement.query([])?;
+    let mut unfits = Unfits::default();
+    while let Some(row) = found.next()? {
+        unfits.of += 1;
+        if let Err(why) = (rows.read)(row) {
+            unfits.count += 1;
+            if unfits.first.len() < NAMED_MAX {
+                unfits.first.push((row.get(0)?, why));
+            }
         }
     }
-    Ok(unfit)
+    Ok(unfits)
+}
+
+/// The newest schema that this program knows.
+pub(crate) fn newest() -> i32 {
+    let runner = migrations::runner();
+    let versions = runner.get_migrations().iter();
+    let versions = versions.map(refinery::Migration::version);
+    versions.max().unwrap_or_default()
+}
+
+/// The schema of a file; `None` if it has none of ours yet.
+pub(crate) fn version(
+    path: &Path,
+    connection: &Connection,
+) -> std::result::Result<Option<i32>, OpenError> {
+    let refused = |error| refused(path, error);
+    if !has_table(connection, HISTORY).map_err(refused)? {
+        return Ok(None);
+    }
+    check_history(path, connection)?;
+    let sql = format!("SELECT max(version) FROM {HISTORY}");
+    connection
+        .query_row(&sql, [], |row| row.get(0))
+        .map_err(refused)
 }

@@ -10,7 +10,7 @@ use quotalog_http::{Admission, App, Draining, Metrics, Settings as ServerSetting
 use quotalog_ledger::clock::SystemClock;
 use quotalog_ledger::store::StoreError;
 use quotalog_ledger::{Ledger, Settings};
-use quotalog_store_sqlite::{BackupError, OpenError, SqliteConfig, SqliteStore};
+use quotalog_store_sqlite::{BackupError, Finding, OpenError, SqliteConfig, SqliteStore};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -195,6 +195,11 @@ fn open(path: &Path, idempotency_retention_s: i64) -> anyhow::Result<SqliteStore
     SqliteStore::open(config, Arc::new(SystemClock)).map_err(not_opened)
 }
 
+/// Looks a store over, without changing it.
+pub(crate) fn examine(database: &Database) -> Vec<Finding> {
+    quotalog_store_sqlite::examine(&database.path, &SystemClock)
+}
+
 /// Copies the store into a new file.
 pub(crate) fn back_up(database: &Database, file: &Path) -> anyhow::Result<()> {
     quotalog_store_sqlite::backup(&database.path, file).map_err(|error| {
@@ -202,7 +207,10 @@ pub(crate) fn back_up(database: &Database, file: &Path) -> anyhow::Result<()> {
             BackupError::Database(error) => return not_opened(error),
             BackupError::File(ref error) => exit_of(error),
             BackupError::Exists(_) | BackupError::Leftover(_) => Exit::Usage,
-            _ => Exit::Failure,
+            BackupError::DraftExists(_)
+            | BackupError::NoRoom(_)
+            | BackupError::Damaged { .. }
+            | BackupError::Unwritten { .. } => Exit::Failure,
         };
         Failure::error(exit, error.to_string())
     })

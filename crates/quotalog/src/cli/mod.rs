@@ -1,6 +1,7 @@
 //! The command line: what a person may type, and what becomes of it. One subcommand a file.
 
 mod backup;
+mod doctor;
 mod prune;
 mod serve;
 mod token;
@@ -50,6 +51,8 @@ enum Command {
     Prune(prune::Arguments),
     /// Copy the database into a new file, also beside a running server.
     Backup(backup::Arguments),
+    /// Look the configuration and the database over, and change nothing.
+    Doctor(Box<doctor::Arguments>),
 }
 
 /// How much is logged on standard error, and in which form.
@@ -143,6 +146,7 @@ pub fn main() -> ExitCode {
         Command::Token(command) => token::run(&command),
         Command::Prune(arguments) => prune::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -100,10 +100,15 @@ pub(super) struct Arguments {
 
 /// Runs the server until it is told to stop.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    app::run(checked(arguments)?)
+}
+
+/// The configuration that the arguments make.
+pub(super) fn checked(arguments: &Arguments) -> anyhow::Result<config::Serve> {
     let database = Database::parse(&arguments.database.database)?;
     let token_file = arguments.token_file.clone();
     let connections = &arguments.connections;
-    app::run(config::Serve {
+    Ok(config::Serve {
         listen: config::listen("--listen", "QUOTALOG_LISTEN", &arguments.listen)?,
         metrics_listen: arguments
             .metrics_listen

@@ -30,7 +30,7 @@ pub(crate) fn fails(output: &Output, code: i32, word: &str) {
 
 #[test]
 fn help_is_as_it_is_kept() {
-    let commands: [&[&str]; 8] = [
+    let commands: [&[&str]; 9] = [
         &[],
         &["serve"],
         &["token"],
@@ -39,6 +39,7 @@ fn help_is_as_it_is_kept() {
         &["token", "revoke"],
         &["prune"],
         &["backup"],
+        &["doctor"],
     ];
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/help");
     let renew = std::env::var_os("RENEW_HELP").is_some();
@@ -75,7 +76,8 @@ fn every_command_is_in_the_help_that_is_kept() {
         let names = names.filter_map(|line| line.split_whitespace().next());
         names.map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(listed(&[]), ["serve", "token", "prune", "backup", "help"]);
+    let commands = ["serve", "token", "prune", "backup", "doctor", "help"];
+    assert_eq!(listed(&[]), commands);
     assert_eq!(listed(&["token"]), ["create", "list", "revoke", "help"]);
 }
 

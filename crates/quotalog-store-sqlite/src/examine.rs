@@ -1,0 +1,197 @@
+//! Looking a database over without changing it: what is well, what is odd, and what to do about it.
+
+use std::path::Path;
+
+use quotalog_domain::Timestamp;
+use quotalog_ledger::clock::Clock;
+use rusqlite::Connection;
+
+use crate::passed_over::PassedOver;
+use crate::schema::{self, Rows};
+use crate::tx::Tx;
+use crate::{OpenError, backup, believed, connection, instant, place, shape, token};
+
+/// A log that has grown to this size is not moved into the database any more, so someone keeps it open.
+const LOG_BYTES_USUAL: u64 = 256 * 1024 * 1024;
+/// How far behind the file's own record a clock may be before it is told.
+const BEHIND_S: i64 = 3_600;
+/// The most faults of a damaged file that are told.
+const FAULTS_MAX: u32 = 5;
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// How it is.
+    pub grade: Grade,
+    /// What was looked at, in a word or two.
+    pub subject: String,
+    /// What was found, and what to do about it, on one line.
+    pub detail: String,
+}
+
+/// How well something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Grade {
+    /// As it should be.
+    Fine,
+    /// Odd: it works, and someone should know.
+    Warning,
+    /// It does not work, or will not.
+    Problem,
+}
+
+impl Finding {
+    /// A finding.
+    pub fn new(grade: Grade, subject: &str, detail: impl Into<String>) -> Self {
+        Self {
+            grade,
+            subject: subject.to_owned(),
+            detail: detail.into(),
+        }
+    }
+}
+
+/// Looks over the database at `path` as `clock` shows the time. Blocks; a large file takes a while.
+#[must_use]
+pub fn examine(path: &Path, clock: &dyn Clock) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    // What cannot be read at all ends the examination, and is the last that it finds.
+    if let Err(error) = look_over(path, clock.now(), &mut findings) {
+        findings.push(Finding::new(Grade::Problem, "database", error.to_string()));
+    }
+    findings
+}
+
+fn look_over(path: &Path, now: Timestamp, findings: &mut Vec<Finding>) -> Result<(), OpenError> {
+    let path = place::locate(path)?;
+    let refused = |error| schema::refused(&path, error);
+    let connection = connection::open_reader(&path).map_err(refused)?;
+    let version = schema::version(&path, &connection)?;
+    shape::check(&path, &connection)?;
+    findings.push(schema_of(version, &connection).map_err(refused)?);
+    findings.extend(mode_of(&path));
+    findings.extend(log_of(&path));
+    findings.extend(damage(&connection).map_err(refused)?);
+    for rows in [schema::POLICIES, schema::USAGE] {
+        if schema::has_table(&connection, rows.table).map_err(refused)? {
+            findings.push(fitness(&connection, &rows).map_err(refused)?);
+        }
+    }
+    if version.is_some() {
+        findings.push(clock(&connection, now).map_err(refused)?);
+        findings.push(admin(&connection, now).map_err(refused)?);
+    }
+    Ok(())
+}
+
+fn schema_of(version: Option<i32>, connection: &Connection) -> rusqlite::Result<Finding> {
+    let newest = schema::newest();
+    let detail = match version {
+        Some(version) if version == newest => format!("version {version}"),
+        Some(version) => format!("version {version}; the next start makes it {newest}"),
+        None if schema::has_table(connection, "quota_policies")? => {
+            "of another program; the next start adopts it".to_owned()
+        }
+        None => "empty; the next start makes the tables".to_owned(),
+    };
+    Ok(Finding::new(Grade::Fine, "schema", detail))
+}
+
+#[cfg(unix)]
+fn mode_of(path: &Path) -> Option<Finding> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = path.metadata().ok()?.permissions().mode() & 0o777;
+    let open = mode & 0o077 != 0;
+    Some(if open {
+        let detail = format!("{mode:o}: others may read or write the file; chmod 600 it");
+        Finding::new(Grade::Warning, "file mode", detail)
+    } else {
+        Finding::new(Grade::Fine, "file mode", format!("{mode:o}"))
+    })
+}
+
+#[cfg(not(unix))]
+fn mode_of(_path: &Path) -> Option<Finding> {
+    None
+}
+
+fn log_of(path: &Path) -> Option<Finding> {
+    let bytes = place::beside(path, "-wal").metadata().ok()?.len();
+    let mib = bytes / 1024 / 1024;
+    Some(if bytes > LOG_BYTES_USUAL {
+        let detail = format!("{mib} MiB; some program keeps an old state of the file open: end it");
+        Finding::new(Grade::Warning, "log", detail)
+    } else {
+        Finding::new(Grade::Fine, "log", format!("{mib} MiB"))
+    })
+}
+
+fn damage(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
+    let faults = backup::damage(connection, "quick_check", FAULTS_MAX)?;
+    if faults.is_empty() {
+        return Ok(vec![Finding::new(Grade::Fine, "file", "sound")]);
+    }
+    let advice = "stop the server and start it on a backup";
+    let faults = faults.into_iter();
+    let findings = faults.map(|fault| {
+        Finding::new(
+            Grade::Problem,
+            "file",
+            format!("damaged ({fault}); {advice}"),
+        )
+    });
+    Ok(findings.collect())
+}
+
+fn fitness(connection: &Connection, rows: &Rows) -> rusqlite::Result<Finding> {
+    let unfits = schema::unfit(connection, rows)?;
+    if unfits.count == 0 {
+        let detail = format!("{} rows", unfits.of);
+        return Ok(Finding::new(Grade::Fine, rows.table, detail));
+    }
+    let named = unfits.first.iter();
+    let named: Vec<String> = named.map(|(id, why)| format!("id {id}: {why}")).collect();
+    let detail = format!(
+        "{} of {} rows are passed over, since quotalog cannot hold them ({}); mend or delete them",
+        unfits.count,
+        unfits.of,
+        named.join("; ")
+    );
+    Ok(Finding::new(Grade::Warning, rows.table, detail))
+}
+
+fn clock(connection: &Connection, now: Timestamp) -> rusqlite::Result<Finding> {
+    let (seen_at, believed) = believed::judge(connection, now)?;
+    let seen_at_text = instant::to_text(seen_at);
+    let now_text = instant::to_text(now);
+    let (grade, detail) = if !believed {
+        let doubt = format!(
+            "{now_text} UTC, far ahead of the last look at {seen_at_text}; right after a long stop, and else \
+             to be set right: for a day, old rows are pruned as of then"
+        );
+        (Grade::Warning, doubt)
+    } else if now.plus_s(BEHIND_S) < seen_at {
+        let behind = format!(
+            "{now_text} UTC, behind what it was when the file was last looked at ({seen_at_text}); set it right"
+        );
+        (Grade::Warning, behind)
+    } else {
+        (Grade::Fine, format!("{now_text} UTC"))
+    };
+    Ok(Finding::new(grade, "clock", detail))
+}
+
+fn admin(connection: &Connection, now: Timestamp) -> rusqlite::Result<Finding> {
+    let passed_over = PassedOver::default();
+    let tx = Tx {
+        connection,
+        now,
+        passed_over: &passed_over,
+    };
+    Ok(if token::has_valid_admin(&tx)? {
+        Finding::new(Grade::Fine, "admin token", "there is one")
+    } else {
+        let detail = "there is none that is valid; the next start makes one, unless QUOTALOG_ADMIN_TOKEN is set";
+        Finding::new(Grade::Warning, "admin token", detail)
+    })
+}

@@ -1,0 +1,117 @@
+//! `quotalog doctor`.
+
+use std::path::Path;
+
+use quotalog_store_sqlite::{Finding, Grade};
+use rustix::fs::{Access, access, statvfs};
+
+use crate::exit_code::{Exit, Failure};
+use crate::{app, certificate};
+
+use super::{say, serve};
+
+/// Less free space than this is soon gone.
+const FREE_MIB_MIN: u64 = 512;
+
+/// What a person may ask the doctor: the settings of the server, as `serve` takes them.
+#[derive(Debug, clap::Args)]
+// Groups are named after their types, and the flattened one has the same name.
+#[group(skip)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    serve: serve::Arguments,
+    /// Print a JSON array, for scripts.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Tells what was found; fails if anything is a problem.
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let findings = examine(&arguments.serve)?;
+    if arguments.json {
+        let lines: Vec<serde_json::Value> = findings.iter().map(as_json).collect();
+        say(&serde_json::Value::from(lines).to_string());
+    } else {
+        for finding in &findings {
+            let Finding {
+                subject, detail, ..
+            } = finding;
+            say(&format!(
+                "{:<8} {subject:<14} {detail}",
+                word(finding.grade)
+            ));
+        }
+    }
+    let problems = findings.iter();
+    let problems = problems.filter(|finding| finding.grade == Grade::Problem);
+    match problems.count() {
+        0 => Ok(()),
+        1 => Err(Failure::error(Exit::Failure, "1 problem was found")),
+        count => {
+            let message = format!("{count} problems were found");
+            Err(Failure::error(Exit::Failure, message))
+        }
+    }
+}
+
+fn examine(arguments: &serve::Arguments) -> anyhow::Result<Vec<Finding>> {
+    // A setting that `serve` would refuse is refused here in the same words.
+    let config = serve::checked(arguments)?;
+    let mut findings = vec![Finding::new(Grade::Fine, "settings", "sound")];
+    if let Some(files) = config.tls {
+        findings.push(match certificate::load(files) {
+            Ok(_) => Finding::new(Grade::Fine, "certificate", "it and its key fit together"),
+            Err(error) => Finding::new(Grade::Problem, "certificate", format!("{error:#}")),
+        });
+    }
+    let path = config.database.absolute();
+    if let Some(folder) = path.parent() {
+        findings.extend(folder_of(folder));
+    }
+    if path.exists() {
+        findings.extend(app::examine(&config.database));
+    } else {
+        let detail = format!("{} is not there; the next start makes it", path.display());
+        findings.push(Finding::new(Grade::Warning, "database", detail));
+    }
+    Ok(findings)
+}
+
+fn folder_of(folder: &Path) -> Vec<Finding> {
+    let name = folder.display();
+    if let Err(error) = access(folder, Access::WRITE_OK | Access::EXEC_OK) {
+        let detail = format!("{name} cannot be written ({error}); the log and the locks lie there");
+        return vec![Finding::new(Grade::Problem, "folder", detail)];
+    }
+    let mut findings = vec![Finding::new(
+        Grade::Fine,
+        "folder",
+        format!("{name} can be written"),
+    )];
+    if let Ok(system) = statvfs(folder) {
+        let free_mib = system.f_bavail.saturating_mul(system.f_frsize) / 1024 / 1024;
+        findings.push(if free_mib < FREE_MIB_MIN {
+            let detail = format!("{free_mib} MiB are free; without room, requests get a 503");
+            Finding::new(Grade::Warning, "disk", detail)
+        } else {
+            Finding::new(Grade::Fine, "disk", format!("{free_mib} MiB are free"))
+        });
+    }
+    findings
+}
+
+fn as_json(finding: &Finding) -> serde_json::Value {
+    serde_json::json!({
+        "grade": word(finding.grade),
+        "subject": finding.subject,
+        "detail": finding.detail,
+    })
+}
+
+fn word(grade: Grade) -> &'static str {
+    match grade {
+        Grade::Fine => "ok",
+        Grade::Warning => "warning",
+        Grade::Problem => "problem",
+    }
+}

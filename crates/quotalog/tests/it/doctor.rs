@@ -1,0 +1,179 @@
+//! `quotalog doctor`: what it finds in a sound database and in others, and that it changes none.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::cli::fails;
+use crate::support::server::{ADMIN, Site};
+
+/// The findings of one examination, each as `grade subject`, and all their text.
+struct Report {
+    output: Output,
+    findings: Vec<String>,
+    text: String,
+}
+
+fn examine(site: &Site, more: &[&str]) -> Report {
+    let output = site.run(&[&["doctor", "--json"], more].concat());
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let findings: Value = serde_json::from_str(&text).unwrap();
+    let findings = findings.as_array().unwrap().iter().map(|finding| {
+        let member = |name: &str| finding[name].as_str().unwrap().to_owned();
+        assert!(!member("detail").is_empty());
+        format!("{} {}", member("grade"), member("subject"))
+    });
+    Report {
+        findings: findings.collect(),
+        output,
+        text,
+    }
+}
+
+impl Report {
+    /// What is not as it should be, and the exit code.
+    #[track_caller]
+    fn finds(&self, odd: &[&str], code: i32) {
+        let found: Vec<&str> = self.findings.iter().map(String::as_str).collect();
+        let found: Vec<&str> = found
+            .into_iter()
+            .filter(|f| !f.starts_with("ok "))
+            .collect();
+        assert_eq!(found, odd, "{}", self.text);
+        assert_eq!(self.output.status.code(), Some(code), "{:?}", self.output);
+    }
+}
+
+/// A site whose database has an admin's token.
+fn filled() -> Site {
+    let site = Site::new();
+    site.token(&["--role", "admin"]);
+    site
+}
+
+fn sql(site: &Site, sql: &str) {
+    let database = rusqlite::Connection::open(site.database()).unwrap();
+    database.execute_batch(sql).unwrap();
+}
+
+#[test]
+fn a_sound_database_is_told_line_by_line_and_left_as_it_is() {
+    let site = filled();
+    let before = fs::read(site.database()).unwrap();
+    let report = examine(&site, &[]);
+    report.finds(&[], 0);
+    for subject in [
+        "settings",
+        "folder",
+        "schema",
+        "file",
+        "quota_policies",
+        "clock",
+    ] {
+        let line = format!("ok {subject}");
+        assert!(report.findings.contains(&line), "no {line}");
+    }
+    assert_eq!(fs::read(site.database()).unwrap(), before);
+
+    let output = site.run(&["doctor"]);
+    assert!(output.status.success() && output.stderr.is_empty());
+    let lines = String::from_utf8(output.stdout).unwrap();
+    assert!(lines.lines().all(|line| line.starts_with("ok ")), "{lines}");
+}
+
+#[test]
+fn it_works_beside_a_running_server() {
+    let site = filled();
+    let server = site.serve();
+    examine(&site, &[]).finds(&[], 0);
+    assert!(server.stop().success());
+}
+
+#[test]
+fn no_database_yet_is_no_problem() {
+    let site = Site::new();
+    examine(&site, &[]).finds(&["warning database"], 0);
+    assert!(!site.database().exists());
+}
+
+#[test]
+fn rows_that_quotalog_cannot_hold_are_counted_and_named() {
+    let site = filled();
+    sql(
+        &site,
+        "INSERT INTO quota_policies (user_id, resource, window, limit_count, created_at, updated_at)
+         VALUES ('u', 'sound', 'daily', 5, '2026-12-01 00:00:00', '2026-12-01 00:00:00'),
+                ('u', 'odd', 'weekly', 5, '2026-12-01 00:00:00', '2026-12-01 00:00:00');",
+    );
+    let report = examine(&site, &[]);
+    report.finds(&["warning quota_policies"], 0);
+    assert!(report.text.contains("1 of 2 rows"), "{}", report.text);
+    assert!(
+        report.text.contains("id 2: the window is unknown"),
+        "{}",
+        report.text
+    );
+}
+
+#[test]
+fn an_open_file_a_wrong_clock_and_no_admin_are_warnings() {
+    let site = filled();
+    fs::set_permissions(site.database(), fs::Permissions::from_mode(0o644)).unwrap();
+    sql(
+        &site,
+        "DELETE FROM quotalog_tokens; UPDATE quotalog_clock SET seen_at = '2001-01-01 00:00:00';",
+    );
+    let odd = ["warning file mode", "warning clock", "warning admin token"];
+    examine(&site, &[]).finds(&odd, 0);
+    sql(
+        &site,
+        "UPDATE quotalog_clock SET seen_at = '9001-01-01 00:00:00';",
+    );
+    let report = examine(&site, &[]);
+    report.finds(&odd, 0);
+    assert!(report.text.contains("behind"), "{}", report.text);
+}
+
+#[test]
+fn what_would_stop_the_start_is_a_problem() {
+    let site = filled();
+    sql(
+        &site,
+        "UPDATE quotalog_schema_history SET version = 9999 WHERE version = 2;",
+    );
+    let report = examine(&site, &[]);
+    report.finds(&["problem database"], 1);
+    assert!(report.text.contains("schema 9999"), "{}", report.text);
+
+    let site = Site::new();
+    fs::write(site.database(), "no database at all ".repeat(100)).unwrap();
+    examine(&site, &[]).finds(&["problem database"], 1);
+
+    let site = filled();
+    sql(
+        &site,
+        "CREATE TRIGGER t AFTER UPDATE ON quota_usage BEGIN SELECT 1; END;",
+    );
+    let report = examine(&site, &[]);
+    report.finds(&["problem database"], 1);
+    assert!(report.text.contains("trigger"), "{}", report.text);
+}
+
+#[test]
+fn settings_are_judged_as_at_the_start() {
+    let site = filled();
+    let output = site.run(&["doctor", "--usage-retention", "1d"]);
+    fails(&output, 2, "--usage-retention");
+    let missing = site.folder.path().join("missing.pem");
+    let missing = missing.to_str().unwrap();
+    let report = examine(&site, &["--tls-cert", missing, "--tls-key", missing]);
+    report.finds(&["problem certificate"], 1);
+    let mut command = site.command(&["doctor"]);
+    let output = command
+        .env("QUOTALOG_ADMIN_TOKEN", &ADMIN[..8])
+        .output()
+        .unwrap();
+    fails(&output, 2, "QUOTALOG_ADMIN_TOKEN");
+}
