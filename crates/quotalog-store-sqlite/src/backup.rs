@@ -189,9 +189,18 @@ impl Draft {
         File::open(&self.path)
             .and_then(|draft| draft.sync_all())
             .map_err(unwritten)?;
-        // Whoever took the name meanwhile keeps it; no other backup did, since there is one draft.
-        must_be_free(file, BackupError::Exists)?;
-        std::fs::rename(&self.path, file).map_err(unwritten)?;
+        // Whoever took the name meanwhile keeps it: a second name is never given over a first.
+        match std::fs::hard_link(&self.path, file) {
+            Ok(()) => std::fs::remove_file(&self.path).map_err(unwritten)?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(BackupError::Exists(file.to_owned()));
+            }
+            // Some file systems know one name a file.
+            Err(_) => {
+                must_be_free(file, BackupError::Exists)?;
+                std::fs::rename(&self.path, file).map_err(unwritten)?;
+            }
+        }
         let folder = file.parent().unwrap_or(Path::new("/"));
         File::open(folder)
             .and_then(|folder| folder.sync_all())
