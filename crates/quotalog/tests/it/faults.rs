@@ -10,6 +10,7 @@ use hyper::Method;
 
 use crate::support::load::{Load, Tally};
 use crate::support::server::{ADMIN, Server, Site, skipped, until};
+use crate::support::tls::put;
 
 const CONSUME: &str = "/quotas/u/r/consume";
 
@@ -331,15 +332,55 @@ async fn a_clock_that_steps_returns_to_the_count_of_its_own_window() {
             _ => assert!(window_start > present, "{window_start}"),
         }
         assert_eq!(usage, granted.get(&window_start).copied().unwrap_or(0));
-        for _ in 0..2 {
-            let answer = server.call(Method::POST, CONSUME, "").await;
-            let own = granted.entry(answer.window_start()).or_default();
-            assert_eq!(answer.status, if *own == 5 { 429 } else { 200 }, "{offset}");
-            *own = 5.min(*own + 1);
-            assert_eq!(answer.usage(), *own, "{offset}");
-        }
+        two_more_of_five(&server, &mut granted).await;
         assert_eq!(server.stop().code(), Some(0));
     }
+}
+
+/// Consumes twice of a pair whose limit is 5, of which so much was granted in each window.
+async fn two_more_of_five(server: &Server, granted: &mut BTreeMap<String, u64>) {
+    for _ in 0..2 {
+        let answer = server.call(Method::POST, CONSUME, "").await;
+        let own = granted.entry(answer.window_start()).or_default();
+        assert_eq!(answer.status, if *own == 5 { 429 } else { 200 });
+        *own = 5.min(*own + 1);
+        assert_eq!(answer.usage(), *own);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_steps_under_a_running_server_fails_none_and_moves_no_count() {
+    let Some(library) = other_clocks() else {
+        return skipped("there is no libfaketime (package faketime)");
+    };
+    let site = Site::new();
+    let clock = site.folder.path().join("clock");
+    put(&clock, "+0d");
+    let server = site.serve_with(|command| {
+        at_another_time(command, &library, "")
+            .env_remove("FAKETIME")
+            .env("FAKETIME_TIMESTAMP_FILE", &clock)
+            .env("FAKETIME_NO_CACHE", "1")
+    });
+    server.set("/quotas/u/r", "daily", 5).await;
+    server.set("/quotas/u/busy", "daily", 1_000_000).await;
+    let load = Load::start(&[server.address], 8, "/quotas/u/busy/consume");
+    let mut granted: BTreeMap<String, u64> = BTreeMap::new();
+    for offset in [
+        "+0d", "+1d", "+0d", "-1d", "+1d", "+400d", "-30d", "-400d", "+0d", "+400d", "+0d",
+    ] {
+        put(&clock, offset);
+        two_more_of_five(&server, &mut granted).await;
+        load.until_granted(load.granted() + 50).await;
+    }
+    // Five offsets other than none, and none; midnight may have passed since.
+    assert!(granted.len() >= 6, "the clock did not step: {granted:?}");
+    let busy = load.stop().await;
+    assert_eq!((busy.denied, busy.unavailable, busy.unknown), (0, 0, 0));
+    assert!(busy.other.is_empty(), "{:?}", busy.other);
+    assert_eq!(site.stored("u", "busy"), busy.granted);
+    assert_eq!(site.stored("u", "r"), granted);
+    assert_eq!(server.stop().code(), Some(0));
 }
 
 #[tokio::test]
