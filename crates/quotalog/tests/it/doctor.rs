@@ -115,6 +115,13 @@ fn rows_that_quotalog_cannot_hold_are_counted_and_named() {
         "{}",
         report.text
     );
+    sql(
+        &site,
+        "INSERT INTO quotalog_tokens (id, hash, role, created_at)
+         VALUES ('x', x'00', 'root', '2026-12-01 00:00:00');",
+    );
+    let odd = ["warning quota_policies", "warning quotalog_tokens"];
+    examine(&site, &[]).finds(&odd, 0);
 }
 
 #[test]
