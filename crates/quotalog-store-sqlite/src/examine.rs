@@ -18,6 +18,9 @@ const BEHIND_S: i64 = 3_600;
 /// The most faults of a damaged file that are told.
 const FAULTS_MAX: u32 = 5;
 
+/// The subject of the finding on admin tokens.
+pub const ADMIN_TOKEN: &str = "admin token";
+
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
@@ -72,7 +75,7 @@ fn look_over(path: &Path, now: Timestamp, findings: &mut Vec<Finding>) -> Result
     findings.extend(mode_of(&path));
     findings.extend(log_of(&path));
     findings.extend(damage(&connection).map_err(refused)?);
-    for rows in [schema::POLICIES, schema::USAGE] {
+    for rows in schema::TABLES {
         if schema::has_table(&connection, rows.table).map_err(refused)? {
             findings.push(fitness(&connection, &rows).map_err(refused)?);
         }
@@ -189,9 +192,9 @@ fn admin(connection: &Connection, now: Timestamp) -> rusqlite::Result<Finding> {
         passed_over: &passed_over,
     };
     Ok(if token::has_valid_admin(&tx)? {
-        Finding::new(Grade::Fine, "admin token", "there is one")
+        Finding::new(Grade::Fine, ADMIN_TOKEN, "there is one")
     } else {
         let detail = "there is none that is valid; the next start makes one, unless QUOTALOG_ADMIN_TOKEN is set";
-        Finding::new(Grade::Warning, "admin token", detail)
+        Finding::new(Grade::Warning, ADMIN_TOKEN, detail)
     })
 }

@@ -39,5 +39,5 @@ mod writer;
 
 pub use backup::{BackupError, backup};
 pub use error::OpenError;
-pub use examine::{Finding, Grade, examine};
+pub use examine::{ADMIN_TOKEN, Finding, Grade, examine};
 pub use store::{SqliteConfig, SqliteStore};

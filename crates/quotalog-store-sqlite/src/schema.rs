@@ -213,16 +213,30 @@ pub(crate) struct Rows {
     read: fn(&Row<'_>) -> std::result::Result<(), Unfit>,
 }
 
-pub(crate) const POLICIES: Rows = Rows {
+const POLICIES: Rows = Rows {
     table: "quota_policies",
     sql: "SELECT id, user_id, resource, window, limit_count, created_at, updated_at FROM quota_policies",
     read: |row| pair(row).and_then(|()| row::policy(row, 3).map(drop)),
 };
-pub(crate) const USAGE: Rows = Rows {
+const USAGE: Rows = Rows {
     table: "quota_usage",
     sql: "SELECT id, user_id, resource, window_start, usage FROM quota_usage",
     read: |row| pair(row).and_then(|()| row::usage(row, 3).map(drop)),
 };
+
+const DEFAULTS: Rows = Rows {
+    table: "quotalog_defaults",
+    sql: "SELECT id, resource, window, limit_count, created_at, updated_at FROM quotalog_defaults",
+    read: |row| row::resource(row, 1).and_then(|_| row::policy(row, 2).map(drop)),
+};
+const TOKENS: Rows = Rows {
+    table: "quotalog_tokens",
+    sql: "SELECT place, id, role, user_id, name, created_at, expires_at FROM quotalog_tokens",
+    read: |row| row::token(row, 1).map(drop),
+};
+
+/// The tables whose rows other programs may have written.
+pub(crate) const TABLES: [Rows; 4] = [POLICIES, USAGE, DEFAULTS, TOKENS];
 
 fn pair(row: &Row<'_>) -> std::result::Result<(), Unfit> {
     row::user_id(row, 1)?;

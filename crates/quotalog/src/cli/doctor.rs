@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use quotalog_store_sqlite::{Finding, Grade};
+use quotalog_store_sqlite::{ADMIN_TOKEN, Finding, Grade};
 use rustix::fs::{Access, access, statvfs};
 
 use crate::exit_code::{Exit, Failure};
@@ -70,6 +70,12 @@ fn examine(arguments: &serve::Arguments) -> anyhow::Result<Vec<Finding>> {
     }
     if path.exists() {
         findings.extend(app::examine(&config.database));
+        if config.admin_token.is_some() {
+            // Then none is needed in the database.
+            findings.retain(|finding| finding.subject != ADMIN_TOKEN);
+            let detail = "QUOTALOG_ADMIN_TOKEN is set";
+            findings.push(Finding::new(Grade::Fine, ADMIN_TOKEN, detail));
+        }
     } else {
         let detail = format!("{} is not there; the next start makes it", path.display());
         findings.push(Finding::new(Grade::Warning, "database", detail));

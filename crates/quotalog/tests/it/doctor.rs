@@ -115,6 +115,13 @@ fn rows_that_quotalog_cannot_hold_are_counted_and_named() {
         "{}",
         report.text
     );
+    sql(
+        &site,
+        "INSERT INTO quotalog_tokens (id, hash, role, created_at)
+         VALUES ('x', x'00', 'root', '2026-12-01 00:00:00');",
+    );
+    let odd = ["warning quota_policies", "warning quotalog_tokens"];
+    examine(&site, &[]).finds(&odd, 0);
 }
 
 #[test]
@@ -127,6 +134,11 @@ fn an_open_file_a_wrong_clock_and_no_admin_are_warnings() {
     );
     let odd = ["warning file mode", "warning clock", "warning admin token"];
     examine(&site, &[]).finds(&odd, 0);
+    let mut command = site.command(&["doctor"]);
+    let output = command.env("QUOTALOG_ADMIN_TOKEN", ADMIN).output().unwrap();
+    let lines = String::from_utf8(output.stdout).unwrap();
+    assert!(lines.contains("QUOTALOG_ADMIN_TOKEN is set"), "{lines}");
+    assert!(!lines.contains("there is none"), "{lines}");
     sql(
         &site,
         "UPDATE quotalog_clock SET seen_at = '9001-01-01 00:00:00';",
