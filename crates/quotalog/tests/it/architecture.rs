@@ -84,6 +84,8 @@ const USES: &[(&str, &[&str])] = &[
             "quotalog-auth",
             "quotalog-domain",
             "quotalog-ledger",
+            "rustix",
+            "tempfile",
             "tokio",
         ],
     ),
