@@ -36,16 +36,25 @@ const USES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "quotalog-record",
+        &[
+            "quotalog-domain",
+            "quotalog-ledger",
+            "serde",
+            "serde_json",
+            "thiserror",
+        ],
+    ),
+    (
         "quotalog-store-sqlite",
         &[
             "quotalog-auth",
             "quotalog-domain",
             "quotalog-ledger",
+            "quotalog-record",
             "crossbeam-channel",
             "refinery",
             "rusqlite",
-            "serde",
-            "serde_json",
             "thiserror",
             "time",
             "tokio",
