@@ -46,6 +46,24 @@ const USES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "quotalog-store-postgres",
+        &[
+            "quotalog-auth",
+            "quotalog-domain",
+            "quotalog-ledger",
+            "quotalog-record",
+            "bytes",
+            "refinery",
+            "thiserror",
+            "time",
+            "tokio",
+            "tokio-postgres",
+            "tokio-postgres-rustls",
+            "tokio-rustls",
+            "tracing",
+        ],
+    ),
+    (
         "quotalog-store-sqlite",
         &[
             "quotalog-auth",
