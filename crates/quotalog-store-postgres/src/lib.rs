@@ -30,3 +30,5 @@ mod tx;
 pub use config::{PostgresClock, PostgresConfig, TlsMode};
 pub use error::OpenError;
 pub use store::PostgresStore;
+/// Where a database is, as the URL tells it.
+pub use tokio_postgres::config as url;
