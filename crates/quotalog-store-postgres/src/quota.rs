@@ -41,12 +41,15 @@ pub(crate) const FIND: &str = concat!(
     of_today!("$1"),
     " WHERE g.id = 1"
 );
-/// The usage of today of the pairs in two arrays, each row with its pair's place in them.
+/// The usage of today of the pairs in two arrays, each row with its pair's place in them. A part that comes with
+/// `OFFSET 0` is planned by itself, so that it is run for each pair and never the other way round.
 pub(crate) const FIND_USAGE: &str = concat!(
     "SELECT k.at, u.window_start, u.usage \
      FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k(user_id, resource, at) \
-     JOIN quota_usage u ON u.user_id = k.user_id AND u.resource = k.resource AND ",
-    of_today!("$3::timestamptz")
+     CROSS JOIN LATERAL (SELECT u.window_start, u.usage FROM quota_usage u \
+     WHERE u.user_id = k.user_id AND u.resource = k.resource AND ",
+    of_today!("$3::timestamptz"),
+    " OFFSET 0) u"
 );
 pub(crate) const FIND_DEFAULTS: &str = "SELECT d.resource, d.\"window\", d.limit_count, d.created_at, d.updated_at \
      FROM quotalog_defaults d WHERE d.resource = ANY($1)";
