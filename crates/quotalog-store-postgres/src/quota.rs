@@ -15,15 +15,17 @@ use crate::row;
 use crate::store::Inner;
 use crate::tx::{self, Tx, holds, in_time, token_id};
 
-/// The UTC day of an instant, whatever the session's time zone: a row for each bound.
+/// The UTC day of an instant, whatever the session's time zone is. Its bounds are found once a statement, since
+/// they are questions of their own, and not once a pair.
 macro_rules! of_today {
     ($now:literal) => {
         concat!(
-            "u.window_start >= date_trunc('day', coalesce(",
+            "u.window_start >= (SELECT date_trunc('day', coalesce(",
             $now,
-            ", transaction_timestamp()), 'UTC') AND u.window_start < date_trunc('day', coalesce(",
+            ", transaction_timestamp()), 'UTC')) \
+             AND u.window_start < (SELECT date_trunc('day', coalesce(",
             $now,
-            ", transaction_timestamp()), 'UTC') + interval '24 hours'"
+            ", transaction_timestamp()), 'UTC') + interval '24 hours')"
         )
     };
 }
