@@ -41,6 +41,10 @@ use crate::tx::{self, BEFORE_COMMIT, TRIP_MAX, in_time};
 /// For how long a batch that met others, or lost its connection, is run again.
 const AGAIN_WITHIN: Duration = Duration::from_secs(3);
 
+// A lateral part that locks, or comes with `OFFSET 0`, is planned by itself: it seeks in an index once for each key.
+// Joined as equals, a table that the planner takes for empty may be read through for each batch, for as long as
+// the plan is kept, whatever has come into the table since.
+
 /// The mutex of the defaults. Known to this program alone.
 const HEAD_SHARED: &str = "SELECT generation, coalesce($1, transaction_timestamp()), \
      pg_advisory_xact_lock_shared(8148427718541894) FROM quotalog_token_generation WHERE id = 1";
@@ -58,16 +62,18 @@ const ANCHOR: &str = "INSERT INTO quota_policies (user_id, resource) \
      ON CONFLICT (user_id, resource) DO NOTHING";
 pub(crate) const LOCK: &str = "SELECT k.at, p.\"window\", p.limit_count, p.created_at, p.updated_at \
      FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k(user_id, resource, at) \
-     JOIN quota_policies p ON p.user_id = k.user_id AND p.resource = k.resource \
-     ORDER BY k.at FOR UPDATE OF p";
+     CROSS JOIN LATERAL (SELECT o.\"window\", o.limit_count, o.created_at, o.updated_at \
+     FROM quota_policies o WHERE o.user_id = k.user_id AND o.resource = k.resource FOR UPDATE) p \
+     ORDER BY k.at";
 pub(crate) const FIND_KEPT: &str = "SELECT k.at, i.kept FROM \
      unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) \
      WITH ORDINALITY AS k(user_id, resource, operation, caller, key, at) \
-     JOIN quotalog_idempotency_keys i ON i.user_id = k.user_id AND i.resource = k.resource \
-     AND i.operation = k.operation AND i.caller = k.caller AND i.key = k.key \
-     WHERE i.kept_at >= coalesce($6, transaction_timestamp()) - $7::bigint * interval '1 second'";
+     CROSS JOIN LATERAL (SELECT o.kept FROM quotalog_idempotency_keys o \
+     WHERE o.user_id = k.user_id AND o.resource = k.resource \
+     AND o.operation = k.operation AND o.caller = k.caller AND o.key = k.key AND o.kept_at >= \
+     coalesce($6, transaction_timestamp()) - $7::bigint * interval '1 second' OFFSET 0) i";
 
-const SAVE_POLICIES: &str = "INSERT INTO quota_policies \
+pub(crate) const SAVE_POLICIES: &str = "INSERT INTO quota_policies \
      (user_id, resource, \"window\", limit_count, created_at, updated_at) \
      SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::timestamptz[], \
      $6::timestamptz[]) ON CONFLICT (user_id, resource) DO UPDATE SET \
@@ -81,27 +87,29 @@ pub(crate) const SAVE_USAGE: &str = "INSERT INTO quota_usage \
      ON CONFLICT (user_id, resource, window_start) DO UPDATE SET \
      usage = excluded.usage, updated_at = excluded.updated_at";
 /// The row of a pair goes with its last row of usage. Its lock must be held, from before this statement began.
-pub(crate) const DROP_ANCHORS: &str = "DELETE FROM quota_policies p \
-     USING unnest($1::text[], $2::text[]) AS k(user_id, resource) \
-     WHERE p.user_id = k.user_id AND p.resource = k.resource AND p.\"window\" IS NULL \
-     AND NOT EXISTS (SELECT FROM quota_usage u \
-     WHERE u.user_id = p.user_id AND u.resource = p.resource)";
+pub(crate) const DROP_ANCHORS: &str = "DELETE FROM quota_policies WHERE ctid = ANY (ARRAY \
+     (SELECT p.place FROM unnest($1::text[], $2::text[]) AS k(user_id, resource) \
+     CROSS JOIN LATERAL (SELECT o.ctid AS place FROM quota_policies o \
+     WHERE o.user_id = k.user_id AND o.resource = k.resource AND o.\"window\" IS NULL \
+     AND (SELECT true FROM quota_usage u WHERE u.user_id = o.user_id AND u.resource = o.resource \
+     LIMIT 1) IS NULL OFFSET 0) p))";
 const SAVE_DEFAULTS: &str = "INSERT INTO quotalog_defaults \
      (resource, \"window\", limit_count, created_at, updated_at) \
      SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::timestamptz[], \
      $5::timestamptz[]) ON CONFLICT (resource) DO UPDATE SET \
      \"window\" = excluded.\"window\", limit_count = excluded.limit_count, \
      created_at = excluded.created_at, updated_at = excluded.updated_at";
-const DELETE_DEFAULTS: &str = "DELETE FROM quotalog_defaults WHERE resource = ANY($1)";
+pub(crate) const DELETE_DEFAULTS: &str = "DELETE FROM quotalog_defaults WHERE resource = ANY($1)";
 /// Makes room for a key that is used again after its retention.
-const DELETE_EXPIRED: &str = "DELETE FROM quotalog_idempotency_keys i USING \
-     unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) \
+pub(crate) const DELETE_EXPIRED: &str = "DELETE FROM quotalog_idempotency_keys WHERE ctid = ANY (ARRAY \
+     (SELECT i.place FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) \
      AS k(user_id, resource, operation, caller, key) \
-     WHERE i.user_id = k.user_id AND i.resource = k.resource \
-     AND i.operation = k.operation AND i.caller = k.caller AND i.key = k.key \
-     AND i.kept_at < $6::timestamptz - $7::bigint * interval '1 second'";
+     CROSS JOIN LATERAL (SELECT o.ctid AS place FROM quotalog_idempotency_keys o \
+     WHERE o.user_id = k.user_id AND o.resource = k.resource \
+     AND o.operation = k.operation AND o.caller = k.caller AND o.key = k.key \
+     AND o.kept_at < $6::timestamptz - $7::bigint * interval '1 second' OFFSET 0) i))";
 /// In the order of the keys, so that twins wait for each other and never in a circle.
-const SAVE_KEPT: &str = "INSERT INTO quotalog_idempotency_keys \
+pub(crate) const SAVE_KEPT: &str = "INSERT INTO quotalog_idempotency_keys \
      (user_id, resource, operation, caller, key, kept, kept_at) \
      SELECT k.user_id, k.resource, k.operation, k.caller, k.key, k.kept, $7::timestamptz FROM \
      unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[]) \

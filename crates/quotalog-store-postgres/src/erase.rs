@@ -27,14 +27,13 @@ const ANSWERS_MAX: i64 = 200;
 /// The rows of the user's pairs, in the order of all locks, and which of them are policies.
 pub(crate) const LOCK: &str = "SELECT p.\"window\" IS NOT NULL FROM quota_policies p \
      WHERE p.user_id = $1 ORDER BY p.resource FOR UPDATE";
-const DELETE_POLICIES: &str = "DELETE FROM quota_policies WHERE user_id = $1";
-const DELETE_PRESENT_USAGE: &str =
+pub(crate) const DELETE_POLICIES: &str = "DELETE FROM quota_policies WHERE user_id = $1";
+pub(crate) const DELETE_PRESENT_USAGE: &str =
     "DELETE FROM quota_usage WHERE user_id = $1 AND window_start >= $2";
-pub(crate) const DELETE_PAST_USAGE: &str = "DELETE FROM quota_usage u USING \
-     (SELECT o.resource, o.window_start FROM quota_usage o \
-     WHERE o.user_id = $1 AND o.window_start < $2 ORDER BY o.resource, o.window_start LIMIT $3) AS k \
-     WHERE u.user_id = $1 AND u.resource = k.resource AND u.window_start = k.window_start";
-const DELETE_KEPT: &str = "DELETE FROM quotalog_idempotency_keys WHERE user_id = $1";
+pub(crate) const DELETE_PAST_USAGE: &str = "DELETE FROM quota_usage WHERE ctid = ANY (ARRAY \
+     (SELECT o.ctid FROM quota_usage o WHERE o.user_id = $1 AND o.window_start < $2 \
+     ORDER BY o.resource, o.window_start LIMIT $3 FOR UPDATE))";
+pub(crate) const DELETE_KEPT: &str = "DELETE FROM quotalog_idempotency_keys WHERE user_id = $1";
 /// All that was kept before has a smaller one, and all that will be kept a larger one.
 const NEXT_PLACE: &str =
     "SELECT nextval(pg_get_serial_sequence('quotalog_idempotency_keys', 'place'))";
@@ -42,7 +41,7 @@ const NEXT_PLACE: &str =
 pub(crate) const KEPT_FOR_CALLERS: &str = "SELECT operation, caller, key, place, kept \
      FROM quotalog_idempotency_keys WHERE user_id = '' AND resource = '' \
      AND (operation, caller, key) > ($1, $2, $3) ORDER BY operation, caller, key LIMIT $4";
-const DELETE_KEPT_ONE: &str = "DELETE FROM quotalog_idempotency_keys WHERE user_id = '' AND resource = '' \
+pub(crate) const DELETE_KEPT_ONE: &str = "DELETE FROM quotalog_idempotency_keys WHERE user_id = '' AND resource = '' \
      AND operation = $1 AND caller = $2 AND key = $3 AND place = $4";
 
 /// Erases the user. After an error, doing the same again does the rest.

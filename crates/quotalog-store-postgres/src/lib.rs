@@ -16,6 +16,8 @@ mod fullest;
 mod instant;
 mod list;
 mod passed_over;
+#[cfg(test)]
+mod plans;
 mod pool;
 mod ports;
 mod prune;

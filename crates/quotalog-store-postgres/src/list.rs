@@ -24,7 +24,8 @@ macro_rules! pairs {
              d.\"window\", d.limit_count, d.created_at, d.updated_at, \
              (SELECT true FROM quota_usage u \
              WHERE u.user_id = p.user_id AND u.resource = p.resource LIMIT 1) \
-             FROM quota_policies p LEFT JOIN quotalog_defaults d ON d.resource = p.resource ",
+             FROM quota_policies p LEFT JOIN LATERAL (SELECT * FROM quotalog_defaults o \
+             WHERE o.resource = p.resource OFFSET 0) d ON true ",
             $($rest),+
         )
     };
@@ -35,9 +36,12 @@ pub(crate) const PAIRS_OF_USER: &str =
     pairs!("WHERE p.user_id = $1 AND p.resource > $2 ORDER BY p.resource LIMIT $3");
 pub(crate) const PAIRS_OF_RESOURCE: &str =
     pairs!("WHERE p.resource = $2 AND p.user_id > $1 ORDER BY p.user_id LIMIT $3");
+/// In no order.
 pub(crate) const PAIRS_NAMED: &str = pairs!(
-    "JOIN unnest($1::text[], $2::text[]) AS k(user_id, resource) \
-     ON p.user_id = k.user_id AND p.resource = k.resource"
+    "WHERE p.ctid = ANY (ARRAY (SELECT l.place \
+     FROM unnest($1::text[], $2::text[]) AS k(user_id, resource) \
+     CROSS JOIN LATERAL (SELECT o.ctid AS place FROM quota_policies o \
+     WHERE o.user_id = k.user_id AND o.resource = k.resource OFFSET 0) l))"
 );
 
 pub(crate) const USAGE: &str = "SELECT window_start, usage FROM quota_usage \

@@ -12,24 +12,21 @@ use crate::tx::{For, Tx};
 
 /// Known to this program alone: whoever prunes has it until the end of the transaction.
 const TURN: &str = "SELECT pg_try_advisory_xact_lock(8148427718541895)";
-pub(crate) const PRUNE_USAGE: &str = "DELETE FROM quota_usage u USING \
-     (SELECT o.user_id, o.resource, o.window_start FROM quota_usage o \
+pub(crate) const PRUNE_USAGE: &str = "DELETE FROM quota_usage WHERE ctid = ANY (ARRAY \
+     (SELECT o.ctid FROM quota_usage o \
      WHERE (o.window_start AT TIME ZONE 'UTC') < ($1::timestamptz AT TIME ZONE 'UTC') \
-     ORDER BY (o.window_start AT TIME ZONE 'UTC') LIMIT $2 FOR UPDATE SKIP LOCKED) AS k \
-     WHERE u.user_id = k.user_id AND u.resource = k.resource AND u.window_start = k.window_start \
-     RETURNING u.user_id, u.resource";
+     ORDER BY (o.window_start AT TIME ZONE 'UTC') LIMIT $2 FOR UPDATE SKIP LOCKED)) \
+     RETURNING user_id, resource";
 /// Whoever counts for such a pair has its row; whoever deletes the row must have it too, from before it looks
 /// whether there is usage.
-pub(crate) const LOCK_ANCHORS: &str = "SELECT FROM quota_policies p \
-     JOIN unnest($1::text[], $2::text[]) AS k(user_id, resource) \
-     ON p.user_id = k.user_id AND p.resource = k.resource \
-     WHERE p.\"window\" IS NULL ORDER BY p.user_id, p.resource FOR UPDATE OF p";
-pub(crate) const PRUNE_KEPT: &str = "DELETE FROM quotalog_idempotency_keys i USING \
-     (SELECT o.user_id, o.resource, o.operation, o.caller, o.key FROM quotalog_idempotency_keys o \
+pub(crate) const LOCK_ANCHORS: &str = "SELECT FROM (SELECT DISTINCT n.user_id COLLATE \"C\" AS user_id, \
+     n.resource COLLATE \"C\" AS resource FROM unnest($1::text[], $2::text[]) AS n(user_id, resource) \
+     ORDER BY 1, 2) k CROSS JOIN LATERAL (SELECT FROM quota_policies o \
+     WHERE o.user_id = k.user_id AND o.resource = k.resource AND o.\"window\" IS NULL FOR UPDATE) p";
+pub(crate) const PRUNE_KEPT: &str = "DELETE FROM quotalog_idempotency_keys WHERE ctid = ANY (ARRAY \
+     (SELECT o.ctid FROM quotalog_idempotency_keys o \
      WHERE (o.kept_at AT TIME ZONE 'UTC') < ($1::timestamptz AT TIME ZONE 'UTC') \
-     ORDER BY (o.kept_at AT TIME ZONE 'UTC') LIMIT $2 FOR UPDATE SKIP LOCKED) AS k \
-     WHERE i.user_id = k.user_id AND i.resource = k.resource \
-     AND i.operation = k.operation AND i.caller = k.caller AND i.key = k.key";
+     ORDER BY (o.kept_at AT TIME ZONE 'UTC') LIMIT $2 FOR UPDATE SKIP LOCKED))";
 pub(crate) const PRUNE_AUDIT: &str = "DELETE FROM quotalog_audit WHERE id = ANY (ARRAY \
      (SELECT id FROM quotalog_audit \
      WHERE (at AT TIME ZONE 'UTC') < ($1::timestamptz AT TIME ZONE 'UTC') \

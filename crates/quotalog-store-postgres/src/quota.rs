@@ -15,15 +15,17 @@ use crate::row;
 use crate::store::Inner;
 use crate::tx::{self, Tx, holds, in_time, token_id};
 
-/// The UTC day of an instant, whatever the session's time zone: a row for each bound.
+/// The UTC day of an instant, whatever the session's time zone is. Its bounds are found once a statement, since
+/// they are questions of their own, and not once a pair.
 macro_rules! of_today {
     ($now:literal) => {
         concat!(
-            "u.window_start >= date_trunc('day', coalesce(",
+            "u.window_start >= (SELECT date_trunc('day', coalesce(",
             $now,
-            ", transaction_timestamp()), 'UTC') AND u.window_start < date_trunc('day', coalesce(",
+            ", transaction_timestamp()), 'UTC')) \
+             AND u.window_start < (SELECT date_trunc('day', coalesce(",
             $now,
-            ", transaction_timestamp()), 'UTC') + interval '24 hours'"
+            ", transaction_timestamp()), 'UTC') + interval '24 hours')"
         )
     };
 }
@@ -41,12 +43,15 @@ pub(crate) const FIND: &str = concat!(
     of_today!("$1"),
     " WHERE g.id = 1"
 );
-/// The usage of today of the pairs in two arrays, each row with its pair's place in them.
+/// The usage of today of the pairs in two arrays, each row with its pair's place in them. A part that comes with
+/// `OFFSET 0` is planned by itself, so that it is run for each pair and never the other way round.
 pub(crate) const FIND_USAGE: &str = concat!(
     "SELECT k.at, u.window_start, u.usage \
      FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k(user_id, resource, at) \
-     JOIN quota_usage u ON u.user_id = k.user_id AND u.resource = k.resource AND ",
-    of_today!("$3::timestamptz")
+     CROSS JOIN LATERAL (SELECT u.window_start, u.usage FROM quota_usage u \
+     WHERE u.user_id = k.user_id AND u.resource = k.resource AND ",
+    of_today!("$3::timestamptz"),
+    " OFFSET 0) u"
 );
 pub(crate) const FIND_DEFAULTS: &str = "SELECT d.resource, d.\"window\", d.limit_count, d.created_at, d.updated_at \
      FROM quotalog_defaults d WHERE d.resource = ANY($1)";

@@ -19,7 +19,7 @@ use crate::tx::{For, Tx, in_time, token_id};
 use crate::{audit, row};
 
 const BUMP: &str = "UPDATE quotalog_token_generation SET generation = generation + 1 WHERE id = 1";
-const CONFIRM: &str = "SELECT generation, coalesce($1, transaction_timestamp()), \
+pub(crate) const CONFIRM: &str = "SELECT generation, coalesce($1, transaction_timestamp()), \
      EXISTS (SELECT FROM quotalog_tokens WHERE id = $2) \
      FROM quotalog_token_generation WHERE id = 1";
 pub(crate) const FIND: &str = "SELECT g.generation, coalesce($1, transaction_timestamp()), false, \
@@ -27,12 +27,12 @@ pub(crate) const FIND: &str = "SELECT g.generation, coalesce($1, transaction_tim
      FROM quotalog_token_generation g JOIN quotalog_tokens t ON t.hash = $2 WHERE g.id = 1";
 const ADMINS: &str = "SELECT id, role, user_id, name, created_at, expires_at \
      FROM quotalog_tokens WHERE role = 'admin'";
-const FIND_BY_ID: &str = "SELECT id, role, user_id, name, created_at, expires_at \
+pub(crate) const FIND_BY_ID: &str = "SELECT id, role, user_id, name, created_at, expires_at \
      FROM quotalog_tokens WHERE id = $1";
 pub(crate) const EXISTING: &str = "SELECT id FROM quotalog_tokens WHERE id = ANY($1)";
 const INSERT: &str = "INSERT INTO quotalog_tokens \
      (id, hash, role, user_id, name, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7)";
-const DELETE: &str = "DELETE FROM quotalog_tokens WHERE id = $1";
+pub(crate) const DELETE: &str = "DELETE FROM quotalog_tokens WHERE id = $1";
 pub(crate) const DELETE_OF_USER: &str = "DELETE FROM quotalog_tokens WHERE user_id = $1";
 pub(crate) const PAGE: &str = "SELECT place, id, role, user_id, name, created_at, expires_at \
      FROM quotalog_tokens WHERE place > $1 ORDER BY place LIMIT $2";
