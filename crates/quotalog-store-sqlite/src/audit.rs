@@ -3,12 +3,13 @@
 use quotalog_auth::{Actor, Credential};
 use quotalog_domain::{Resource, UserId};
 use quotalog_ledger::store::{AuditEntry, AuditFilter, AuditId, Deed, Listed, Page};
+use quotalog_record::facts;
 use rusqlite::{OptionalExtension as _, Result, Statement, ToSql};
 
 use crate::batch::must_be_one;
 use crate::quota::held;
 use crate::tx::Tx;
-use crate::{facts, instant, list, row};
+use crate::{instant, list, row};
 
 const INSERT: &str = "INSERT INTO quotalog_audit \
      (at, actor_kind, actor_id, actor_name, action, user_id, resource, before, after) \

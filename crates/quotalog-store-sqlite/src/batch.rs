@@ -10,12 +10,13 @@ use quotalog_domain::{
     decide_batch,
 };
 use quotalog_ledger::store::{Batch, Deed, Revoked, StoreError, Submission, Verdict};
+use quotalog_record::kept;
 use rusqlite::{CachedStatement, Result};
 
 use crate::fault::{Fault, before_commit};
 use crate::quota::{self, Pairs};
 use crate::tx::Tx;
-use crate::{audit, instant, kept, token};
+use crate::{audit, instant, token};
 
 pub(crate) const SAVE_POLICY: &str = "INSERT INTO quota_policies \
      (user_id, resource, window, limit_count, created_at, updated_at) \

@@ -8,6 +8,7 @@
 use quotalog_auth::Credential;
 use quotalog_domain::{UserId, Window};
 use quotalog_ledger::store::{Deed, Judged, StoreError};
+use quotalog_record::kept;
 use rusqlite::{OptionalExtension as _, Result};
 
 use crate::fault::before_commit;
@@ -15,7 +16,7 @@ use crate::ports::judged;
 use crate::raw::Raw;
 use crate::store::SqliteStore;
 use crate::tx::Tx;
-use crate::{audit, instant, kept, token};
+use crate::{audit, instant, token};
 
 /// Usage rows of one transaction: a few milliseconds of the writer's time.
 const ROWS_MAX: u32 = 500;

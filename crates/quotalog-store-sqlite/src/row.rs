@@ -3,10 +3,11 @@
 use quotalog_auth::{Actor, ActorKind, Role, RoleKind, TokenId, TokenName, TokenRecord};
 use quotalog_domain::{Limit, Pair, Policy, Resource, Timestamp, UserId, Window};
 use quotalog_ledger::store::{AuditAction, AuditEntry, AuditId, Facts};
+use quotalog_record::facts;
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
-use crate::{facts, instant};
+use crate::instant;
 
 /// What of a row the domain cannot hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -1,27 +1,33 @@
-//! The wiring: from a checked configuration to a running server. The one module that names every crate.
+//! The wiring: from a checked configuration to a running server. The one module that knows every part; which
+//! store it is is `store`'s matter.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use prometheus::process_collector::ProcessCollector;
-use quotalog_http::{Admission, App, Draining, Metrics, Settings as ServerSettings};
+use quotalog_http::{Admission, App, Draining, Metrics, Settings as ServerSettings, Tls};
 use quotalog_ledger::clock::SystemClock;
-use quotalog_ledger::store::StoreError;
+use quotalog_ledger::store::{Retention, Store, StoreError};
 use quotalog_ledger::{Ledger, Settings};
-use quotalog_store_sqlite::{BackupError, Finding, OpenError, SqliteConfig, SqliteStore};
+use quotalog_store_sqlite::{BackupError, Finding};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::config::{Database, Serve};
+use crate::config::{Connections, Database, Serve, SqliteFile};
 use crate::exit_code::{Exit, Failure};
+use crate::late_store::LateStore;
 use crate::pruning::Pruned;
 use crate::shutdown::{Signals, hangups};
-use crate::{certificate, first_token, pruning, sockets};
+use crate::store::{OpenStore, Opening};
+use crate::{certificate, first_token, pruning, sockets, store};
 
-/// How many reads are served at once.
-const READERS: usize = 2;
+/// A command line asks one thing after the other.
+const COMMAND_LINE_CONNECTIONS: Connections = Connections {
+    lanes: 1,
+    readers: 1,
+};
 /// Retries of a command line's own requests find their answers for this long.
 const COMMAND_LINE_IDEMPOTENCY_S: i64 = 86_400;
 
@@ -47,54 +53,46 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
     // Before anything opens, so that no signal is missed.
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     let hangups = hangups().context("cannot listen for signals")?;
-    let tls = config.tls.map(certificate::load).transpose()?;
-    let (path, retention_s) = (config.database.path, config.retention.idempotency_s);
-    let opening = tokio::task::spawn_blocking(move || open(&path, retention_s));
-    let store = tokio::select! {
-        opened = opening => opened.context("the store did not open")??,
+    let tls = config.tls.clone().map(certificate::load).transpose()?;
+    let mut opening = Opening::begin(
+        config.database.clone(),
+        config.database_connections,
+        config.retention.idempotency_s,
+    );
+    let opened = tokio::select! {
+        opened = opening.at_once() => opened?,
         signal = signals.next() => {
             tracing::info!(signal, "stopped before the store was open");
             return Ok(());
         }
     };
-    // Once the store is open, so that nobody connects to a server that cannot answer; and before a token
-    // is made, so that a port in use costs none.
+    // Once the store is open, so that nobody connects to a server that cannot answer, unless its database is
+    // out of reach; and before a token is made, so that a port in use costs none.
     let listener = sockets::listen(&config.listen).await?;
     let address = listener.local_addr().context("cannot tell the address")?;
     let metrics_listener = match &config.metrics_listen {
         Some(address) => Some(sockets::listen(address).await?),
         None => None,
     };
-    if config.admin_token.is_none() {
-        first_token::ensure(&store, &config.token_file).await?;
-    }
-    let bounds = Settings {
-        admin_token: config.admin_token,
-        ..Settings::default()
+    let store = LateStore::default();
+    let token_file = config
+        .admin_token
+        .is_none()
+        .then(|| config.token_file.clone());
+    let waiting = match opened {
+        Some(opened) => {
+            make_ready(&store, opened, token_file).await?;
+            None
+        }
+        None => Some((opening, token_file)),
     };
-    let ledger = Ledger::start(Arc::new(store.clone()), bounds);
-    let draining = Draining::default();
     let pruned = Pruned::new();
-    let app = App {
-        ledger: ledger.clone(),
-        draining: draining.clone(),
-        admission: Admission::new(config.requests_per_caller_max),
-        metrics: metrics(&ledger, &pruned),
-        metrics_apart: metrics_listener.is_some(),
-    };
-    let pruning = {
-        let store = store.clone();
-        tokio::spawn(async move { pruning::keep_pruning(&store, config.retention, &pruned).await })
-    };
-
+    let app = app(&config, &store, &pruned);
+    let ledger = app.ledger.clone();
+    let draining = app.draining.clone();
+    let pruning = start_pruning(store.clone(), config.retention, pruned);
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let settings = ServerSettings {
-        tls: tls.clone(),
-        head_timeout: config.head_timeout.into(),
-        idle_timeout: config.idle_timeout.into(),
-        connections_max: sockets::connections_max(config.connections_max),
-        drain_deadline: config.shutdown_deadline.into(),
-    };
+    let settings = server_settings(&config, tls.clone());
     let certificate = tokio::spawn(certificate::keep_current(tls, hangups));
 
     crate::cli::say(&format!("quotalog listens on {scheme}://{address}"));
@@ -103,7 +101,13 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
         None => None,
     };
     let router = quotalog_http::router(app);
-    let shutdown = told_to_stop(signals, draining, config.shutdown_delay.into());
+    let mut unusable = None;
+    let shutdown = async {
+        tokio::select! {
+            () = told_to_stop(signals, draining, config.shutdown_delay.into()) => {}
+            error = never_ready(&store, waiting) => unusable = Some(error),
+        }
+    };
     let cut_off = quotalog_http::serve(listener, router, settings, shutdown).await;
     if cut_off > 0 {
         tracing::warn!(connections = cut_off, "the deadline cut requests off");
@@ -117,19 +121,81 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
     }
     close(ledger, store).await?;
     tracing::info!("stopped");
+    unusable.map_or(Ok(()), Err)
+}
+
+/// What the routes work with, on a store that is open or will be.
+fn app(config: &Serve, store: &LateStore, pruned: &Pruned) -> App {
+    let bounds = Settings {
+        admin_token: config.admin_token,
+        ..Settings::default()
+    };
+    let ledger = Ledger::start(Arc::new(store.clone()), bounds);
+    App {
+        draining: Draining::default(),
+        admission: Admission::new(config.requests_per_caller_max),
+        metrics: metrics(&ledger, pruned),
+        metrics_apart: config.metrics_listen.is_some(),
+        ledger,
+    }
+}
+
+fn server_settings(config: &Serve, tls: Option<Tls>) -> ServerSettings {
+    ServerSettings {
+        tls,
+        head_timeout: config.head_timeout.into(),
+        idle_timeout: config.idle_timeout.into(),
+        connections_max: sockets::connections_max(config.connections_max),
+        drain_deadline: config.shutdown_deadline.into(),
+    }
+}
+
+/// Has the store that was opened answer, once there is a token to ask it with.
+async fn make_ready(
+    store: &LateStore,
+    opened: OpenStore,
+    token_file: Option<PathBuf>,
+) -> anyhow::Result<()> {
+    if let Some(file) = token_file {
+        first_token::ensure(opened.ports(), &file).await?;
+    }
+    store.open(opened);
     Ok(())
 }
 
+/// Waits for the database, if it was out of reach at the start, and returns only if it turns out to be of no use.
+async fn never_ready(
+    store: &LateStore,
+    waiting: Option<(Opening, Option<PathBuf>)>,
+) -> anyhow::Error {
+    if let Some((opening, token_file)) = waiting {
+        let ready = async {
+            let opened = opening.in_the_end().await?;
+            make_ready(store, opened, token_file).await
+        };
+        if let Err(error) = ready.await {
+            return error;
+        }
+    }
+    std::future::pending().await
+}
+
+/// Prunes in the background, once the store is open.
+fn start_pruning(store: LateStore, retention: Retention, pruned: Pruned) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        pruning::keep_pruning(store.opened().await, retention, &pruned).await;
+    })
+}
+
 /// Answers what the ledger has taken, then closes the store.
-async fn close(ledger: Ledger, store: SqliteStore) -> anyhow::Result<()> {
+async fn close(ledger: Ledger, store: LateStore) -> anyhow::Result<()> {
     let closing = async move {
         ledger.shut_down().await;
-        tokio::task::spawn_blocking(move || store.close()).await
+        store.close().await
     };
     tokio::time::timeout(CLOSE_WAIT_MAX, closing)
         .await
         .context("the store did not close in time; what was answered is on disk")?
-        .context("the store did not close")
 }
 
 /// Returns when no more connections are to be taken.
@@ -174,38 +240,32 @@ fn serve_metrics(
 /// Opens the store for one command, and closes it again.
 pub(crate) fn on_store<T>(
     database: &Database,
-    work: impl AsyncFnOnce(&SqliteStore) -> anyhow::Result<T>,
+    work: impl AsyncFnOnce(&dyn Store) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let store = open(&database.path, COMMAND_LINE_IDEMPOTENCY_S)?;
-    let result = runtime.block_on(work(&store));
-    store.close();
-    result
+    runtime.block_on(async {
+        let connections = COMMAND_LINE_CONNECTIONS;
+        let store = OpenStore::open(database, connections, COMMAND_LINE_IDEMPOTENCY_S).await?;
+        let result = work(store.ports()).await;
+        store.close().await?;
+        result
+    })
 }
 
-fn open(path: &Path, idempotency_retention_s: i64) -> anyhow::Result<SqliteStore> {
-    let config = SqliteConfig {
-        path: path.to_owned(),
-        idempotency_retention_s,
-        readers: READERS,
-    };
-    SqliteStore::open(config, Arc::new(SystemClock)).map_err(not_opened)
+/// Looks an SQLite file over, without changing it.
+pub(crate) fn examine(file: &SqliteFile) -> Vec<Finding> {
+    quotalog_store_sqlite::examine(&file.0, &SystemClock)
 }
 
-/// Looks a store over, without changing it.
-pub(crate) fn examine(database: &Database) -> Vec<Finding> {
-    quotalog_store_sqlite::examine(&database.path, &SystemClock)
-}
-
-/// Copies the store into a new file.
-pub(crate) fn back_up(database: &Database, file: &Path) -> anyhow::Result<()> {
-    quotalog_store_sqlite::backup(&database.path, file).map_err(|error| {
+/// Copies an SQLite file into a new one.
+pub(crate) fn back_up(from: &SqliteFile, file: &Path) -> anyhow::Result<()> {
+    quotalog_store_sqlite::backup(&from.0, file).map_err(|error| {
         let exit = match error {
-            BackupError::Database(error) => return not_opened(error),
-            BackupError::File(ref error) => exit_of(error),
+            BackupError::Database(error) => return store::sqlite_not_opened(error),
+            BackupError::File(ref error) => store::sqlite_exit(error),
             BackupError::Exists(_) | BackupError::Leftover(_) => Exit::Usage,
             BackupError::DraftExists(_)
             | BackupError::NoRoom(_)
@@ -214,29 +274,6 @@ pub(crate) fn back_up(database: &Database, file: &Path) -> anyhow::Result<()> {
         };
         Failure::error(exit, error.to_string())
     })
-}
-
-fn not_opened(error: OpenError) -> anyhow::Error {
-    let exit = exit_of(&error);
-    Failure::error(exit, format!("--database (QUOTALOG_DATABASE): {error}"))
-}
-
-fn exit_of(error: &OpenError) -> Exit {
-    let misnamed = matches!(
-        error,
-        OpenError::NoPath
-            | OpenError::NotAPath(_)
-            | OpenError::NotAFile(_)
-            | OpenError::Folder { .. }
-            | OpenError::NotADatabase(_)
-    );
-    if misnamed {
-        Exit::Usage
-    } else if matches!(error, OpenError::Busy(_)) {
-        Exit::Unavailable
-    } else {
-        Exit::Failure
-    }
 }
 
 /// A failure of the store, with the exit code that a script can act on.

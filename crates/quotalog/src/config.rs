@@ -8,6 +8,7 @@ use quotalog_ledger::store::Retention;
 
 use crate::duration::Seconds;
 use crate::exit_code::{Exit, Failure};
+use crate::postgres_url::PostgresUrl;
 
 /// The shortest retention of usage: a day and the clock's doubts about it.
 const USAGE_RETENTION_MIN: Seconds = Seconds(2 * Seconds::DAY.0);
@@ -17,10 +18,25 @@ const AUDIT_RETENTION_MIN: Seconds = Seconds::DAY;
 const ADMIN_TOKEN_LEN_MIN: usize = 32;
 
 /// Where the data is.
+#[derive(Debug, Clone)]
+pub(crate) enum Database {
+    /// An SQLite file.
+    Sqlite(SqliteFile),
+    /// A database on a PostgreSQL server.
+    Postgres(Box<PostgresUrl>),
+}
+
+/// The path of an SQLite file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Database {
-    /// The SQLite file.
-    pub(crate) path: PathBuf,
+pub(crate) struct SqliteFile(pub(crate) PathBuf);
+
+/// How many connections to a PostgreSQL server there may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Connections {
+    /// Those that commit batches.
+    pub(crate) lanes: usize,
+    /// Those for all else.
+    pub(crate) readers: usize,
 }
 
 /// An address to listen on, and the setting that names it, for the error if it cannot be had.
@@ -42,6 +58,7 @@ pub(crate) struct Serve {
     pub(crate) idle_timeout: Seconds,
     pub(crate) connections_max: usize,
     pub(crate) database: Database,
+    pub(crate) database_connections: Connections,
     pub(crate) token_file: PathBuf,
     pub(crate) admin_token: Option<TokenHash>,
     pub(crate) retention: Retention,
@@ -50,12 +67,12 @@ pub(crate) struct Serve {
 }
 
 impl Database {
-    /// Reads `sqlite:PATH`.
+    /// Reads `sqlite:PATH` or the URL of a PostgreSQL database.
     pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
         let wrong = |what: &str| {
             let message = format!(
                 "--database (QUOTALOG_DATABASE) {what}; write sqlite: and the path of a file, such \
-                 as sqlite:quotalog.db"
+                 as sqlite:quotalog.db, or postgres://USER@HOST/DATABASE"
             );
             Failure::error(Exit::Usage, message)
         };
@@ -64,9 +81,15 @@ impl Database {
         };
         match scheme {
             "sqlite" => {}
-            "postgres" | "postgresql" => {
-                return Err(wrong("names PostgreSQL, which this version does not know"));
+            "postgres" | "postgresql" if path.starts_with("//") => {
+                let url = PostgresUrl::parse(text, &|name| std::env::var_os(name));
+                let url = url.map_err(|error| {
+                    let message = format!("--database (QUOTALOG_DATABASE) {error}");
+                    Failure::error(Exit::Usage, message)
+                })?;
+                return Ok(Self::Postgres(Box::new(url)));
             }
+            "postgres" | "postgresql" => return Err(wrong("names no PostgreSQL server")),
             _ => {
                 return Err(wrong(
                     "names a kind of database that quotalog does not know",
@@ -79,14 +102,31 @@ impl Database {
                 "names no file, and a count in memory would not be durable",
             ));
         }
-        Ok(Self {
-            path: PathBuf::from(path),
-        })
+        Ok(Self::Sqlite(SqliteFile(PathBuf::from(path))))
     }
 
-    /// Refuses a database that is not there, so that a misspelt path makes no new one.
+    /// Refuses a file that is not there, so that a misspelt path makes no new one. A PostgreSQL server
+    /// refuses by itself a database that it does not have.
     pub(crate) fn must_exist(&self) -> anyhow::Result<()> {
-        if self.path.exists() {
+        match self {
+            Self::Sqlite(file) => file.must_exist(),
+            Self::Postgres(_) => Ok(()),
+        }
+    }
+
+    /// Where the first admin token is written by default: beside the file, or in the working directory.
+    pub(crate) fn token_file(&self) -> PathBuf {
+        let folder = match self {
+            Self::Sqlite(SqliteFile(path)) => path.parent(),
+            Self::Postgres(_) => None,
+        };
+        folder.unwrap_or_else(|| Path::new("")).join("admin-token")
+    }
+}
+
+impl SqliteFile {
+    fn must_exist(&self) -> anyhow::Result<()> {
+        if self.0.exists() {
             return Ok(());
         }
         let message = format!(
@@ -98,15 +138,7 @@ impl Database {
 
     /// The path in full, for people.
     pub(crate) fn absolute(&self) -> PathBuf {
-        std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone())
-    }
-
-    /// Where the first admin token is written by default: beside the file.
-    pub(crate) fn token_file(&self) -> PathBuf {
-        self.path
-            .parent()
-            .unwrap_or_else(|| Path::new(""))
-            .join("admin-token")
+        std::path::absolute(&self.0).unwrap_or_else(|_| self.0.clone())
     }
 }
 
@@ -249,7 +281,10 @@ mod tests {
 
     #[test]
     fn a_database_is_a_scheme_and_a_path() {
-        let path = |text| Database::parse(text).unwrap().path;
+        let path = |text| match Database::parse(text).unwrap() {
+            Database::Sqlite(SqliteFile(path)) => path,
+            Database::Postgres(url) => panic!("{url}"),
+        };
         assert_eq!(path("sqlite:quotalog.db"), Path::new("quotalog.db"));
         assert_eq!(path("sqlite:/var/lib/q.db"), Path::new("/var/lib/q.db"));
         assert_eq!(path("sqlite:///var/lib/q.db"), Path::new("/var/lib/q.db"));
@@ -259,9 +294,22 @@ mod tests {
             "sqlite:",
             "sqlite::memory:",
             "mysql://x",
-            "postgres://h/d",
+            "postgres:quotalog",
+            "postgres://u:secret@h/d?color=red",
         ] {
-            assert!(Database::parse(text).is_err(), "{text:?}");
+            let error = Database::parse(text).unwrap_err().to_string();
+            assert!(error.contains("QUOTALOG_DATABASE"), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_database_of_postgresql_is_a_url() {
+        for text in ["postgres://u@h/d", "postgresql://u:secret@h:1,i:2/d"] {
+            let database = Database::parse(text).unwrap();
+            assert!(matches!(database, Database::Postgres(_)), "{database:?}");
+            assert!(!format!("{database:?}").contains("secret"));
+            assert_eq!(database.token_file(), Path::new("admin-token"));
         }
     }
 

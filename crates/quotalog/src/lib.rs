@@ -1,7 +1,7 @@
 //! The program's parts: the command line, the checked configuration, the wiring.
 //!
 //! `cli` turns text into arguments, `config` turns arguments into a checked configuration before anything
-//! opens, `app` builds the server from it and is the one module that names every crate.
+//! opens, `store` opens the store that it names, `app` builds the server and knows every part.
 
 mod app;
 mod certificate;
@@ -10,7 +10,10 @@ mod config;
 mod duration;
 mod exit_code;
 mod first_token;
+mod late_store;
+mod postgres_url;
 mod pruning;
 mod shutdown;
 mod sockets;
+mod store;
 mod telemetry;

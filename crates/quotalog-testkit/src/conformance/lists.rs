@@ -375,9 +375,12 @@ pub async fn a_page_on_which_little_passes_is_short_and_goes_on(
         ("u05007", "wanted"),
     ];
     for filter in [used(80), of_resource("wanted")] {
-        let (quotas, next) = desk.quotas_page(&filter, None, 1_000).await;
-        assert!(quotas.len() < 3, "a page does not look at {USERS} pairs");
-        assert!(next.is_some(), "and says that it did not");
+        // A store that finds a resource's pairs at once has no others to look at.
+        if filter.resource.is_none() {
+            let (quotas, next) = desk.quotas_page(&filter, None, 1_000).await;
+            assert!(quotas.len() < 3, "a page does not look at {USERS} pairs");
+            assert!(next.is_some(), "and says that it did not");
+        }
         assert_eq!(ids(&desk.quotas(&filter, 1_000).await), expected);
         assert_eq!(ids(&desk.quotas(&filter, 1).await), expected);
     }

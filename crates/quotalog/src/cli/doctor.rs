@@ -5,6 +5,7 @@ use std::path::Path;
 use quotalog_store_sqlite::{ADMIN_TOKEN, Finding, Grade};
 use rustix::fs::{Access, access, statvfs};
 
+use crate::config::{Database, SqliteFile};
 use crate::exit_code::{Exit, Failure};
 use crate::{app, certificate};
 
@@ -64,13 +65,26 @@ fn examine(arguments: &serve::Arguments) -> anyhow::Result<Vec<Finding>> {
             Err(error) => Finding::new(Grade::Problem, "certificate", format!("{error:#}")),
         });
     }
-    let path = config.database.absolute();
-    if let Some(folder) = path.parent() {
-        findings.extend(folder_of(folder));
+    let has_token = config.admin_token.is_some();
+    match &config.database {
+        Database::Sqlite(file) => findings.extend(file_of(file, has_token)),
+        Database::Postgres(url) => {
+            let detail = format!(
+                "{url} is a database of PostgreSQL, which is not looked into; /readyz of a server tells \
+                 whether it answers, and pg_amcheck whether it is sound"
+            );
+            findings.push(Finding::new(Grade::Warning, "database", detail));
+        }
     }
+    Ok(findings)
+}
+
+fn file_of(file: &SqliteFile, has_token: bool) -> Vec<Finding> {
+    let path = file.absolute();
+    let mut findings = path.parent().map(folder_of).unwrap_or_default();
     if path.exists() {
-        findings.extend(app::examine(&config.database));
-        if config.admin_token.is_some() {
+        findings.extend(app::examine(file));
+        if has_token {
             // Then none is needed in the database.
             findings.retain(|finding| finding.subject != ADMIN_TOKEN);
             let detail = "QUOTALOG_ADMIN_TOKEN is set";
@@ -80,7 +94,7 @@ fn examine(arguments: &serve::Arguments) -> anyhow::Result<Vec<Finding>> {
         let detail = format!("{} is not there; the next start makes it", path.display());
         findings.push(Finding::new(Grade::Warning, "database", detail));
     }
-    Ok(findings)
+    findings
 }
 
 fn folder_of(folder: &Path) -> Vec<Finding> {

@@ -82,7 +82,7 @@ struct Logs {
 /// Which store a command works on.
 #[derive(Debug, Args)]
 struct DatabaseArgument {
-    /// The database: sqlite: and the path of a file.
+    /// The database: sqlite: and the path of a file, or postgres://USER@HOST/DATABASE.
     #[arg(
         long,
         env = "QUOTALOG_DATABASE",
@@ -178,8 +178,8 @@ fn wrong_value(error: &clap::Error) -> Option<String> {
     };
     let flag = argument.split([' ', '=']).next().unwrap_or_default();
     let command = Arguments::command();
-    let variable = command
-        .get_arguments()
+    let variable = arguments_of(&command)
+        .into_iter()
         .find(|own| {
             own.get_long()
                 .is_some_and(|long| flag.strip_prefix("--") == Some(long))
@@ -203,12 +203,14 @@ pub(crate) fn say(line: &str) {
 
 /// A variable of ours that no flag has is a misspelt one, and would be ignored in silence.
 fn warn_of_unknown_variables() {
-    let mut known = vec!["QUOTALOG_ADMIN_TOKEN".to_owned()];
-    collect_variables(&Arguments::command(), &mut known);
+    let command = Arguments::command();
+    let mut known = vec!["QUOTALOG_ADMIN_TOKEN"];
+    let arguments = arguments_of(&command).into_iter();
+    known.extend(arguments.filter_map(|argument| argument.get_env()?.to_str()));
     for (name, _) in std::env::vars_os() {
         if let Some(name) = name.to_str()
             && name.starts_with("QUOTALOG_")
-            && !known.iter().any(|other| other == name)
+            && !known.contains(&name)
         {
             tracing::warn!(
                 variable = name,
@@ -218,14 +220,10 @@ fn warn_of_unknown_variables() {
     }
 }
 
-fn collect_variables(command: &clap::Command, names: &mut Vec<String>) {
-    let own = command
-        .get_arguments()
-        .filter_map(|argument| argument.get_env()?.to_str());
-    names.extend(own.map(str::to_owned));
-    for subcommand in command.get_subcommands() {
-        collect_variables(subcommand, names);
-    }
+/// The arguments of a command and of all those below it.
+fn arguments_of(command: &clap::Command) -> Vec<&clap::Arg> {
+    let below = command.get_subcommands().flat_map(arguments_of);
+    command.get_arguments().chain(below).collect()
 }
 
 #[cfg(test)]

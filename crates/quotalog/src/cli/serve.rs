@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::app;
-use crate::config::{self, Database};
+use crate::config::{self, Connections, Database};
 
 use super::{DatabaseArgument, RetentionArguments};
 
@@ -45,6 +45,30 @@ struct ConnectionArguments {
     connections_max: String,
 }
 
+/// How many connections to the database there are, where it is PostgreSQL.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "PostgreSQL")]
+struct LaneArguments {
+    /// The most connections that count, each with one batch at a time.
+    #[arg(
+        long,
+        env = "QUOTALOG_DATABASE_LANES",
+        value_name = "N",
+        default_value_t = 3,
+        value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100)
+    )]
+    database_lanes: usize,
+    /// The most connections for all else: checks, lists, tokens, pruning.
+    #[arg(
+        long,
+        env = "QUOTALOG_DATABASE_READERS",
+        value_name = "N",
+        default_value_t = 4,
+        value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100)
+    )]
+    database_readers: usize,
+}
+
 /// What a person may say about the server.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -72,7 +96,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     database: DatabaseArgument,
     /// Where the first admin token is written if standard output is no terminal
-    /// [default: admin-token beside the database file].
+    /// [default: admin-token beside the SQLite file, else in the working directory].
     #[arg(long, env = "QUOTALOG_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
     #[command(flatten)]
@@ -94,6 +118,8 @@ pub(super) struct Arguments {
         default_value = "30s"
     )]
     shutdown_deadline: String,
+    #[command(flatten)]
+    lanes: LaneArguments,
     #[command(flatten)]
     connections: ConnectionArguments,
 }
@@ -130,6 +156,10 @@ pub(super) fn checked(arguments: &Arguments) -> anyhow::Result<config::Serve> {
         connections_max: config::connections_max(&connections.connections_max)?,
         token_file: token_file.unwrap_or_else(|| database.token_file()),
         database,
+        database_connections: Connections {
+            lanes: arguments.lanes.database_lanes,
+            readers: arguments.lanes.database_readers,
+        },
         admin_token: config::admin_token()?,
         retention: arguments.retention.check()?,
         shutdown_delay: config::seconds(

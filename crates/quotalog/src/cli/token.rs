@@ -6,8 +6,7 @@ use quotalog_auth::{
     Credential, NewToken, Role, RoleError, RoleKind, Token, TokenId, TokenName, TokenRecord,
 };
 use quotalog_domain::{Timestamp, UserId};
-use quotalog_ledger::store::{Administer as _, Page, Read as _, Revoked, TokenOrder};
-use quotalog_store_sqlite::SqliteStore;
+use quotalog_ledger::store::{Page, Revoked, Store, TokenOrder};
 
 use crate::app;
 use crate::config::Database;
@@ -84,14 +83,16 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
 fn create(arguments: &Create) -> anyhow::Result<()> {
     let database = Database::parse(&arguments.database.database)?;
     let (token, new) = arguments.token()?;
-    let is_new = !database.path.exists();
+    let new_file = match &database {
+        Database::Sqlite(file) => (!file.0.exists()).then(|| file.absolute()),
+        Database::Postgres(_) => None,
+    };
     let record = app::on_store(&database, async |store| {
         let created = store.create_token(Credential::CommandLine, new).await;
         held(created.map_err(app::failed)?)?.map_err(|error| wrong("--expires-at", &error))
     })?;
-    if is_new {
+    if let Some(path) = new_file {
         // A token may be made before the server's first start; in the wrong folder it is of no use.
-        let path = database.absolute();
         let _unseen = writeln!(
             std::io::stderr(),
             "Made a new database at {}, since there was none.",
@@ -130,7 +131,7 @@ fn list(arguments: &List) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn all(store: &SqliteStore) -> anyhow::Result<Vec<TokenRecord>> {
+async fn all(store: &dyn Store) -> anyhow::Result<Vec<TokenRecord>> {
     let mut tokens = Vec::new();
     let mut after: Option<TokenOrder> = None;
     loop {

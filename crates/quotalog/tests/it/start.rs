@@ -271,10 +271,18 @@ fn a_wrong_setting_is_one_line_that_says_what_to_change() {
         "sqlite:",
         "sqlite::memory:",
         "mysql://h/d",
-        "postgres://h/d",
+        "postgres:d",
     ] {
         check("--database", database, "sqlite:quotalog.db");
     }
+    let url = "postgres://u:s3cret@h/d";
+    check("--database", &format!("{url}?colour=red"), "`colour`");
+    check(
+        "--database",
+        &format!("{url}?sslmode=verify-ca"),
+        "verify-full",
+    );
+    check("--database-lanes", "0", "1..=100");
     for listen in ["", "nowhere", "127.0.0.1", "8200", "127.0.0.1:65536"] {
         check_listen(&site, listen);
     }

@@ -10,13 +10,16 @@ use crate::support::server::{ADMIN, Connection, Server, Site, read_number, until
 
 const CONSUME: &str = "/quotas/u/r/consume";
 
-fn two(site: &Site) -> (Server, Server) {
-    (site.serve(), site.serve())
+async fn two(site: &Site) -> (Server, Server) {
+    let (a, b) = (site.serve(), site.serve());
+    a.ready().await;
+    b.ready().await;
+    (a, b)
 }
 
 /// Each of `clients` consumes once, all at the same time, over the addresses in turn. Returns the status,
 /// window and usage of each answer.
-async fn at_once(addresses: &[SocketAddr], clients: usize) -> Vec<(u16, String, u64)> {
+pub(crate) async fn at_once(addresses: &[SocketAddr], clients: usize) -> Vec<(u16, String, u64)> {
     let mut calls = Vec::new();
     for client in 0..clients {
         let connection = Connection::open(addresses[client % addresses.len()]).await;
@@ -37,7 +40,7 @@ async fn at_once(addresses: &[SocketAddr], clients: usize) -> Vec<(u16, String, 
 
 /// Checks that the grants in each window used up the limit in steps of one, as far as they were asked for.
 #[track_caller]
-fn exact(answers: &[(u16, String, u64)], before: u64, limit: u64) {
+pub(crate) fn exact(answers: &[(u16, String, u64)], before: u64, limit: u64) {
     let windows: BTreeSet<_> = answers.iter().map(|(_, window, _)| window).collect();
     let first = windows.first().copied();
     for window_start in windows {
@@ -68,8 +71,11 @@ fn exact(answers: &[(u16, String, u64)], before: u64, limit: u64) {
 
 #[tokio::test]
 async fn parallel_calls_over_both_use_the_limit_up_and_no_more() {
-    let site = Site::new();
-    let (a, b) = two(&site);
+    parallel_calls(&Site::new()).await;
+}
+
+pub(crate) async fn parallel_calls(site: &Site) {
+    let (a, b) = two(site).await;
     let both = [a.address, b.address];
     for round in 0..5 {
         a.set("/quotas/u/r", "daily", 10).await;
@@ -91,8 +97,11 @@ async fn parallel_calls_over_both_use_the_limit_up_and_no_more() {
 
 #[tokio::test]
 async fn alternate_calls_share_one_limit() {
-    let site = Site::new();
-    let (a, b) = two(&site);
+    alternate_calls(&Site::new()).await;
+}
+
+pub(crate) async fn alternate_calls(site: &Site) {
+    let (a, b) = two(site).await;
     a.set("/quotas/u/r", "daily", 10).await;
     let mut answers = Vec::new();
     for call in 0..24 {
@@ -103,6 +112,7 @@ async fn alternate_calls_share_one_limit() {
     exact(&answers, 0, 10);
     // A server that has just started knows it too.
     let c = site.serve();
+    c.ready().await;
     let answer = c.call(Method::POST, CONSUME, "").await;
     answers.push((answer.status, answer.window_start(), answer.usage()));
     exact(&answers, 0, 10);
@@ -119,7 +129,7 @@ async fn alternate_calls_share_one_limit() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn under_load_over_both_usage_is_the_number_of_grants() {
     let site = Site::new();
-    let (a, b) = two(&site);
+    let (a, b) = two(&site).await;
     a.set("/quotas/u/r", "daily", 1_000_000).await;
     let load = Load::start(&[a.address, b.address], 32, CONSUME);
     load.until_granted(3_000).await;
@@ -131,8 +141,11 @@ async fn under_load_over_both_usage_is_the_number_of_grants() {
 
 #[tokio::test]
 async fn a_limit_changed_on_one_is_obeyed_by_the_very_next_call_on_the_other() {
-    let site = Site::new();
-    let (a, b) = two(&site);
+    changed_limits(&Site::new()).await;
+}
+
+pub(crate) async fn changed_limits(site: &Site) {
+    let (a, b) = two(site).await;
     // An amount that fits a limit or does not, whatever was used: no window's end changes the answers.
     for limit in 1..40 {
         a.set("/quotas/u/r", "daily", limit).await;
@@ -155,7 +168,7 @@ async fn a_busy_server_does_not_starve_the_other() {
     const CONNECTIONS: u64 = 32;
     const CALLS: u64 = 200;
     let site = Site::new();
-    let (a, b) = two(&site);
+    let (a, b) = two(&site).await;
     a.set("/quotas/u/r", "daily", 1_000_000).await;
     a.set("/quotas/u/s", "daily", 1_000_000).await;
     let load = Load::start(&[a.address], CONNECTIONS.try_into().unwrap(), CONSUME);
@@ -185,7 +198,7 @@ async fn a_busy_server_does_not_starve_the_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_command_line_works_beside_busy_servers() {
     let site = Site::new();
-    let (a, b) = two(&site);
+    let (a, b) = two(&site).await;
     a.set("/quotas/u/r", "daily", 1_000_000).await;
     let load = Load::start(&[a.address, b.address], 32, CONSUME);
     load.until_granted(100).await;

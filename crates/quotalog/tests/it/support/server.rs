@@ -13,6 +13,7 @@ use http_body_util::Full;
 use hyper::client::conn::http1::SendRequest;
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
+use quotalog_testkit::postgres::Database;
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -25,6 +26,8 @@ pub(crate) const ADMIN: &str = "an-admin-token-of-the-environment-0123456789";
 /// A folder with a database, for servers and commands.
 pub(crate) struct Site {
     pub(crate) folder: TempDir,
+    /// One of PostgreSQL instead of a file.
+    postgres: Option<Database>,
 }
 
 /// A running server.
@@ -47,7 +50,8 @@ pub(crate) struct Connection {
 pub(crate) fn quotalog() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quotalog"));
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("QUOTALOG_") {
+        let text = name.to_string_lossy();
+        if text.starts_with("QUOTALOG_") || text.starts_with("PG") {
             command.env_remove(name);
         }
     }
@@ -59,6 +63,15 @@ impl Site {
     pub(crate) fn new() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
+            postgres: None,
+        }
+    }
+
+    /// A folder for servers and commands on a database of PostgreSQL.
+    pub(crate) fn on(database: &Database) -> Self {
+        Self {
+            postgres: Some(database.clone()),
+            ..Self::new()
         }
     }
 
@@ -79,10 +92,15 @@ impl Site {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = quotalog();
         command.args(arguments);
-        command.env(
-            "QUOTALOG_DATABASE",
-            format!("sqlite:{}", self.database().display()),
-        );
+        let url = match &self.postgres {
+            Some(database) => {
+                // Where the first admin token goes, which has no file to lie beside.
+                command.current_dir(self.folder.path());
+                database.url()
+            }
+            None => format!("sqlite:{}", self.database().display()),
+        };
+        command.env("QUOTALOG_DATABASE", url);
         command
     }
 
@@ -146,7 +164,10 @@ impl Site {
 
     /// The usage of a pair as the database holds it, by the start of its window as answers write it.
     pub(crate) fn stored(&self, user_id: &str, resource: &str) -> BTreeMap<String, u64> {
-        stored(&self.database(), user_id, resource)
+        match &self.postgres {
+            Some(database) => stored_on_postgres(database, user_id, resource),
+            None => stored(&self.database(), user_id, resource),
+        }
     }
 }
 
@@ -179,6 +200,14 @@ impl Server {
                 return server;
             }
         }
+    }
+
+    /// Waits until it says that it is ready.
+    pub(crate) async fn ready(&self) {
+        until("the server is ready", async || {
+            self.call(Method::GET, "/readyz", "").await.status == 200
+        })
+        .await;
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -347,6 +376,19 @@ pub(crate) fn stored(database: &Path, user_id: &str, resource: &str) -> BTreeMap
         Ok((row.get(0)?, u64::try_from(row.get::<_, i64>(1)?).unwrap()))
     });
     rows.unwrap().map(Result::unwrap).collect()
+}
+
+fn stored_on_postgres(database: &Database, user_id: &str, resource: &str) -> BTreeMap<String, u64> {
+    let sql = format!(
+        "SELECT to_char(window_start AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), usage \
+         FROM quota_usage WHERE user_id = '{user_id}' AND resource = '{resource}' AND usage > 0"
+    );
+    let rows = database.ask(&sql);
+    let rows = rows.lines().map(|row| {
+        let (window_start, usage) = row.split_once('|').unwrap();
+        (window_start.to_owned(), usage.parse().unwrap())
+    });
+    rows.collect()
 }
 
 /// Reads one number from the database itself, beside a running server.

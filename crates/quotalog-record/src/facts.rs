@@ -10,12 +10,18 @@ use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 /// The facts as text.
-pub(crate) fn to_json(facts: &Facts) -> String {
+#[must_use]
+#[expect(
+    clippy::missing_panics_doc,
+    reason = "texts, numbers and nulls have a JSON text"
+)]
+pub fn to_json(facts: &Facts) -> String {
     serde_json::to_string(&Written(facts)).expect("texts, numbers and nulls have a JSON text")
 }
 
 /// The facts of a text; `None` if it is not of this form.
-pub(crate) fn from_json(text: &str) -> Option<Facts> {
+#[must_use]
+pub fn from_json(text: &str) -> Option<Facts> {
     let Read(facts) = serde_json::from_str(text).ok()?;
     Some(facts)
 }

@@ -10,14 +10,15 @@ use quotalog_domain::{
 /// The bytes are not a kept answer of a version that is known here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the kept answer is damaged or of a newer version")]
-pub(crate) struct Unreadable;
+pub struct Unreadable;
 
 const VERSION: u8 = 1;
 
 /// An answer that no request matches, so that the one it was kept for is refused.
 ///
 /// A fingerprint starts with a text or has 8 bytes or none; this one does neither.
-pub(crate) fn unmatched() -> KeptAnswer {
+#[must_use]
+pub fn unmatched() -> KeptAnswer {
     KeptAnswer {
         fingerprint: Fingerprint::from_bytes(vec![0xff]),
         answer: Answer::Deleted,
@@ -25,7 +26,8 @@ pub(crate) fn unmatched() -> KeptAnswer {
 }
 
 /// The answer as bytes.
-pub(crate) fn encode(kept: &KeptAnswer) -> Vec<u8> {
+#[must_use]
+pub fn encode(kept: &KeptAnswer) -> Vec<u8> {
     let mut bytes = Writer(Vec::with_capacity(128));
     bytes.byte(VERSION);
     bytes.bytes(kept.fingerprint.as_bytes());
@@ -50,7 +52,10 @@ pub(crate) fn encode(kept: &KeptAnswer) -> Vec<u8> {
 }
 
 /// The answer that [`encode`] made bytes of.
-pub(crate) fn decode(bytes: &[u8]) -> Result<KeptAnswer, Unreadable> {
+///
+/// # Errors
+/// [`Unreadable`] when they are damaged or of a newer version.
+pub fn decode(bytes: &[u8]) -> Result<KeptAnswer, Unreadable> {
     let mut bytes = Reader(bytes);
     if bytes.byte()? != VERSION {
         return Err(Unreadable);
@@ -81,7 +86,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<KeptAnswer, Unreadable> {
 
 /// Whether the kept answer tells of a quota of this user. What is unreadable names nobody that one could
 /// know of; it ends with its retention.
-pub(crate) fn names(bytes: &[u8], user_id: &UserId) -> bool {
+#[must_use]
+pub fn names(bytes: &[u8], user_id: &UserId) -> bool {
     let quotas = match decode(bytes).map(|kept| kept.answer) {
         Ok(Answer::Quota(quota)) => vec![quota],
         Ok(Answer::Quotas(quotas)) => quotas,

@@ -1,0 +1,211 @@
+//! One connection to the database: how it is made and set, and its prepared statements.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error, Row, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::fault::of_opening;
+use crate::{OpenError, PostgresConfig, tls};
+
+/// How long connecting to one host may take, from the first packet to a session that is set.
+const CONNECT_MAX: Duration = Duration::from_secs(1);
+/// After so long without an answer to a packet the other end is taken for dead.
+const UNANSWERED_MAX: Duration = Duration::from_secs(5);
+
+/// What every session is given, so that neither the role's settings nor the database's change what our statements
+/// mean, how long they wait, or which way they go.
+///
+/// Our statements come with arrays of keys, of which the planner does not know that they are few; it would read
+/// whole tables for them. So it is left the index, and plans once instead of for each batch.
+const SESSION: &str = "SET search_path = public; SET TIME ZONE 'UTC'; \
+     SET client_encoding = 'UTF8'; SET default_transaction_isolation = 'read committed'; \
+     SET default_transaction_read_only = off; SET default_transaction_deferrable = off; \
+     SET statement_timeout = '3s'; SET lock_timeout = '2s'; \
+     SET idle_in_transaction_session_timeout = '5s'; \
+     SET jit = off; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; \
+     SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_hashagg = off; \
+     SET enable_material = off; SET enable_memoize = off";
+
+/// What makes connections.
+pub(crate) struct Connector {
+    config: tokio_postgres::Config,
+    tls: MakeRustlsConnect,
+    deadline: Duration,
+}
+
+/// A session of the database.
+pub(crate) struct Connection {
+    client: Client,
+    driver: JoinHandle<()>,
+    statements: Mutex<HashMap<&'static str, Statement>>,
+}
+
+/// A parameter of a statement.
+pub(crate) type Value<'a> = &'a (dyn ToSql + Sync);
+
+impl Connector {
+    pub(crate) fn new(config: &PostgresConfig) -> Result<Self, OpenError> {
+        let (tls, ssl_mode): (_, SslMode) = tls::connector(&config.tls)?;
+        let mut url = config.url.clone();
+        url.ssl_mode(ssl_mode)
+            .keepalives(true)
+            .keepalives_idle(UNANSWERED_MAX)
+            .keepalives_interval(Duration::from_secs(1))
+            .tcp_user_timeout(UNANSWERED_MAX);
+        if url.get_application_name().is_none() {
+            url.application_name("quotalog");
+        }
+        if url.get_connect_timeout().is_none() {
+            url.connect_timeout(CONNECT_MAX);
+        }
+        let hosts = url.get_hosts().len().max(url.get_hostaddrs().len()).max(1);
+        let hosts = u32::try_from(hosts).unwrap_or(u32::MAX);
+        Ok(Self {
+            config: url,
+            tls,
+            deadline: CONNECT_MAX.saturating_mul(hosts),
+        })
+    }
+
+    /// A new session, set as all are; `None` if that took too long.
+    pub(crate) async fn connect(&self) -> Result<Option<Connection>, OpenError> {
+        match tokio::time::timeout(self.deadline, self.open()).await {
+            Ok(opened) => opened.map(Some).map_err(|error| of_opening(&error)),
+            Err(_elapsed) => Ok(None),
+        }
+    }
+
+    async fn open(&self) -> Result<Connection, Error> {
+        let (client, connection) = self.config.connect(self.tls.clone()).await?;
+        let driver = tokio::spawn(async move {
+            // Whoever waits for an answer is told of the error too, and has more to say about it.
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection to the database ended");
+            }
+        });
+        let connection = Connection {
+            client,
+            driver,
+            statements: Mutex::default(),
+        };
+        connection.run(SESSION).await?;
+        Ok(connection)
+    }
+}
+
+impl Connection {
+    /// Runs statements that have no parameters and whose rows nobody wants.
+    pub(crate) async fn run(&self, sql: &str) -> Result<(), Error> {
+        self.client.batch_execute(sql).await
+    }
+
+    /// The statement, prepared once for this session.
+    pub(crate) async fn prepare(&self, sql: &'static str) -> Result<Statement, Error> {
+        if let Some(statement) = self.prepared().get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql).await?;
+        self.prepared().insert(sql, statement.clone());
+        Ok(statement)
+    }
+
+    pub(crate) async fn query(
+        &self,
+        sql: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<Vec<Row>, Error> {
+        let statement = self.prepare(sql).await?;
+        self.client.query(&statement, values).await
+    }
+
+    pub(crate) async fn query_one(
+        &self,
+        sql: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<Row, Error> {
+        let statement = self.prepare(sql).await?;
+        self.client.query_one(&statement, values).await
+    }
+
+    pub(crate) async fn query_opt(
+        &self,
+        sql: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<Option<Row>, Error> {
+        let statement = self.prepare(sql).await?;
+        self.client.query_opt(&statement, values).await
+    }
+
+    /// The rows of a statement that was prepared before; none if it is not needed.
+    pub(crate) async fn query_unless(
+        &self,
+        unneeded: bool,
+        sql: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<Vec<Row>, Error> {
+        if unneeded {
+            return Ok(Vec::new());
+        }
+        self.query(sql, values).await
+    }
+
+    /// Runs a statement that was prepared before, if it is needed.
+    pub(crate) async fn execute_unless(
+        &self,
+        unneeded: bool,
+        sql: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<(), Error> {
+        if !unneeded {
+            self.execute(sql, values).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs a statement, and tells how many rows it changed.
+    pub(crate) async fn execute(
+        &self,
+        sql: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<u64, Error> {
+        let statement = self.prepare(sql).await?;
+        self.client.execute(&statement, values).await
+    }
+
+    /// The session itself, for what is done once.
+    pub(crate) fn client_mut(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Ends the session in good order.
+    pub(crate) async fn close(self) {
+        let Self { client, driver, .. } = self;
+        drop(client);
+        let ended = tokio::time::timeout(CONNECT_MAX, driver).await;
+        if ended.is_err() {
+            tracing::debug!("a connection to the database did not end in time");
+        }
+    }
+
+    /// Cuts the connection, whatever is under way on it. The server undoes what was not committed.
+    pub(crate) fn cut(self) {
+        self.driver.abort();
+    }
+
+    fn prepared(&self) -> std::sync::MutexGuard<'_, HashMap<&'static str, Statement>> {
+        // Nothing that can panic runs under this lock.
+        self.statements
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,233 @@
+//! The store that the configuration names: opening it, waiting for it, closing it again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use quotalog_ledger::clock::SystemClock;
+use quotalog_ledger::store::Store;
+use quotalog_store_postgres::{PostgresClock, PostgresConfig, PostgresStore};
+use quotalog_store_sqlite::{SqliteConfig, SqliteStore};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::config::{Connections, Database, SqliteFile};
+use crate::exit_code::{Exit, Failure};
+use crate::postgres_url::PostgresUrl;
+
+/// How many reads of an SQLite file are served at once.
+const SQLITE_READERS: usize = 2;
+/// The pause before a server that could not be reached is tried again.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How long a start waits to see whether the server can be reached: it may have to wait for another node that
+/// brings the tables up to date.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+
+/// A store that is open. Clones are handles of the same.
+#[derive(Debug, Clone)]
+pub(crate) enum OpenStore {
+    Sqlite(SqliteStore),
+    Postgres(PostgresStore),
+}
+
+/// Why a store is not open.
+struct NotOpened {
+    error: anyhow::Error,
+    /// Whether it may open later without anybody changing a setting.
+    may_pass: bool,
+}
+
+/// A store that is being opened, for as long as that takes.
+pub(crate) struct Opening {
+    task: JoinHandle<anyhow::Result<OpenStore>>,
+    waits: Arc<Notify>,
+    is_on_server: bool,
+}
+
+impl OpenStore {
+    /// Opens the store at once, or tells why not.
+    pub(crate) async fn open(
+        database: &Database,
+        connections: Connections,
+        idempotency_retention_s: i64,
+    ) -> anyhow::Result<Self> {
+        let opened = open(database, connections, idempotency_retention_s).await;
+        opened.map_err(|not_opened| not_opened.error)
+    }
+
+    /// The ports, whichever store fills them.
+    pub(crate) fn ports(&self) -> &dyn Store {
+        match self {
+            Self::Sqlite(store) => store,
+            Self::Postgres(store) => store,
+        }
+    }
+
+    /// Waits for what is under way, and closes the store.
+    pub(crate) async fn close(self) -> anyhow::Result<()> {
+        match self {
+            Self::Sqlite(store) => tokio::task::spawn_blocking(move || store.close())
+                .await
+                .context("the store did not close"),
+            Self::Postgres(store) => {
+                store.close().await;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Opening {
+    /// Begins to open the store. A server that cannot be reached is tried again and again.
+    pub(crate) fn begin(
+        database: Database,
+        connections: Connections,
+        idempotency_retention_s: i64,
+    ) -> Self {
+        let waits = Arc::new(Notify::new());
+        let waiting = Arc::clone(&waits);
+        let is_on_server = matches!(database, Database::Postgres(_));
+        let task = tokio::spawn(async move {
+            let mut has_waited = false;
+            loop {
+                match open(&database, connections, idempotency_retention_s).await {
+                    Ok(store) => {
+                        if has_waited {
+                            tracing::info!("the database is there");
+                        }
+                        return Ok(store);
+                    }
+                    Err(NotOpened { error, may_pass }) if may_pass => {
+                        if !has_waited {
+                            tracing::warn!(
+                                error = format!("{error:#}"),
+                                "waiting for the database"
+                            );
+                        }
+                        has_waited = true;
+                        waiting.notify_one();
+                    }
+                    Err(NotOpened { error, .. }) => return Err(error),
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        });
+        Self {
+            task,
+            waits,
+            is_on_server,
+        }
+    }
+
+    /// The store, unless its server is to be waited for. A file opens or does not, however long that takes.
+    pub(crate) async fn at_once(&mut self) -> anyhow::Result<Option<OpenStore>> {
+        tokio::select! {
+            opened = &mut self.task => finished(opened).map(Some),
+            () = self.waits.notified() => Ok(None),
+            () = tokio::time::sleep(ANSWERED_WITHIN), if self.is_on_server => Ok(None),
+        }
+    }
+
+    /// The store, however long it takes.
+    pub(crate) async fn in_the_end(self) -> anyhow::Result<OpenStore> {
+        finished(self.task.await)
+    }
+}
+
+fn finished(
+    opened: Result<anyhow::Result<OpenStore>, tokio::task::JoinError>,
+) -> anyhow::Result<OpenStore> {
+    opened.context("the store did not open")?
+}
+
+async fn open(
+    database: &Database,
+    connections: Connections,
+    idempotency_retention_s: i64,
+) -> Result<OpenStore, NotOpened> {
+    match database {
+        Database::Sqlite(file) => {
+            let file = file.clone();
+            let opening =
+                tokio::task::spawn_blocking(move || open_sqlite(file, idempotency_retention_s));
+            let opened = opening.await.context("the store did not open");
+            opened.flatten().map_err(|error| NotOpened {
+                error,
+                may_pass: false,
+            })
+        }
+        Database::Postgres(url) => open_postgres(url, connections, idempotency_retention_s).await,
+    }
+}
+
+fn open_sqlite(file: SqliteFile, idempotency_retention_s: i64) -> anyhow::Result<OpenStore> {
+    let config = SqliteConfig {
+        path: file.0,
+        idempotency_retention_s,
+        readers: SQLITE_READERS,
+    };
+    let opened = SqliteStore::open(config, Arc::new(SystemClock));
+    opened.map(OpenStore::Sqlite).map_err(sqlite_not_opened)
+}
+
+/// Why an SQLite file did not open, with the exit code that a script can act on.
+pub(crate) fn sqlite_not_opened(error: quotalog_store_sqlite::OpenError) -> anyhow::Error {
+    let exit = sqlite_exit(&error);
+    not_opened(exit, &error)
+}
+
+/// The exit code for an SQLite file that did not open.
+pub(crate) fn sqlite_exit(error: &quotalog_store_sqlite::OpenError) -> Exit {
+    use quotalog_store_sqlite::OpenError;
+    let misnamed = matches!(
+        error,
+        OpenError::NoPath
+            | OpenError::NotAPath(_)
+            | OpenError::NotAFile(_)
+            | OpenError::Folder { .. }
+            | OpenError::NotADatabase(_)
+    );
+    if misnamed {
+        Exit::Usage
+    } else if matches!(error, OpenError::Busy(_)) {
+        Exit::Unavailable
+    } else {
+        Exit::Failure
+    }
+}
+
+async fn open_postgres(
+    url: &PostgresUrl,
+    connections: Connections,
+    idempotency_retention_s: i64,
+) -> Result<OpenStore, NotOpened> {
+    use quotalog_store_postgres::OpenError;
+    let config = PostgresConfig {
+        url: url.server.clone(),
+        tls: url.tls.clone(),
+        lanes: connections.lanes,
+        readers: connections.readers,
+        idempotency_retention_s,
+        clock: PostgresClock::Database,
+    };
+    let opened = PostgresStore::connect(config).await;
+    opened.map(OpenStore::Postgres).map_err(|error| {
+        let may_pass = error.may_pass();
+        let misnamed = matches!(error, OpenError::Refused(_) | OpenError::Authorities(_));
+        let exit = if may_pass {
+            Exit::Unavailable
+        } else if misnamed {
+            Exit::Usage
+        } else {
+            Exit::Failure
+        };
+        NotOpened {
+            error: not_opened(exit, &format_args!("{url}: {error}")),
+            may_pass,
+        }
+    })
+}
+
+fn not_opened(exit: Exit, error: &dyn std::fmt::Display) -> anyhow::Error {
+    Failure::error(exit, format!("--database (QUOTALOG_DATABASE): {error}"))
+}
