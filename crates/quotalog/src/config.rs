@@ -130,7 +130,8 @@ impl SqliteFile {
             return Ok(());
         }
         let message = format!(
-            "there is no database at {}; name the right one with --database (QUOTALOG_DATABASE)",
+            "there is no database at {}; name the right one with --database (QUOTALOG_DATABASE), or start \
+             the server, which makes it",
             self.absolute().display()
         );
         Err(Failure::error(Exit::NotFound, message))
@@ -184,20 +185,6 @@ pub(crate) fn wait(flag: &str, variable: &str, text: &str) -> anyhow::Result<Sec
         return Err(Failure::error(Exit::Usage, message));
     }
     Ok(wait)
-}
-
-/// Reads how many connections there may be at once; whether the system has so many shows at the start.
-pub(crate) fn connections_max(text: &str) -> anyhow::Result<usize> {
-    match text.parse() {
-        Ok(connections_max) if connections_max > 0 => Ok(connections_max),
-        Ok(_) | Err(_) => {
-            let message = format!(
-                "--connections-max (QUOTALOG_CONNECTIONS_MAX) is {text:?}: write a whole number from 1 \
-                 on, such as 10000"
-            );
-            Err(Failure::error(Exit::Usage, message))
-        }
-    }
 }
 
 /// Checks that the certificate and its key are given together; what they hold is read at the start.

@@ -47,7 +47,8 @@ enum Command {
     /// Make, list and revoke API tokens, also beside a running server.
     #[command(subcommand)]
     Token(token::Command),
-    /// Delete usage, kept answers and audit entries that are older than their retention.
+    /// Delete usage, kept answers and audit entries that are older than their retention. The retentions are
+    /// those given here, whatever a running server has.
     Prune(prune::Arguments),
     /// Copy the database into a new file, also beside a running server.
     Backup(backup::Arguments),

@@ -39,10 +39,11 @@ struct ConnectionArguments {
     #[arg(
         long,
         env = "QUOTALOG_CONNECTIONS_MAX",
-        value_name = "NUMBER",
-        default_value = "10000"
+        value_name = "N",
+        default_value_t = 10_000,
+        value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..)
     )]
-    connections_max: String,
+    connections_max: usize,
 }
 
 /// How many connections to the database there are, where it is PostgreSQL.
@@ -153,7 +154,7 @@ pub(super) fn checked(arguments: &Arguments) -> anyhow::Result<config::Serve> {
             "QUOTALOG_IDLE_TIMEOUT",
             &connections.idle_timeout,
         )?,
-        connections_max: config::connections_max(&connections.connections_max)?,
+        connections_max: connections.connections_max,
         token_file: token_file.unwrap_or_else(|| database.token_file()),
         database,
         database_connections: Connections {

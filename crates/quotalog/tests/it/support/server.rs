@@ -130,9 +130,12 @@ impl Site {
         (output.status.code().unwrap(), said[0].to_owned())
     }
 
-    /// Makes a token by the command line.
+    /// Makes a token by the command line, in a database that a server has made.
     #[track_caller]
     pub(crate) fn token(&self, arguments: &[&str]) -> String {
+        if self.postgres.is_none() && !self.database().exists() {
+            drop(self.serve());
+        }
         let output = self.run(&[&["token", "create"], arguments].concat());
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
