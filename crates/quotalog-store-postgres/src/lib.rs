@@ -11,6 +11,7 @@ mod config;
 mod connection;
 mod erase;
 mod error;
+mod examine;
 mod fault;
 mod fullest;
 mod instant;
@@ -31,6 +32,7 @@ mod tx;
 
 pub use config::{PostgresClock, PostgresConfig, TlsMode};
 pub use error::OpenError;
+pub use examine::examine;
 pub use store::PostgresStore;
 /// Where a database is, as the URL tells it.
 pub use tokio_postgres::config as url;

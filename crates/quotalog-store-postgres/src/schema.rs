@@ -26,7 +26,6 @@ const AS_BEFORE: &str = "SET statement_timeout = '3s'; SET lock_timeout = '2s'; 
      SET idle_in_transaction_session_timeout = '5s'";
 /// How long that may take in all.
 const PATIENCE: Duration = Duration::from_secs(1_200);
-const NO_ANSWER: &str = "no answer in time";
 /// The first version with all that our statements use.
 const SERVER_VERSION_MIN: u32 = 14;
 
@@ -36,13 +35,16 @@ pub(crate) async fn prepare(
     clock: &PostgresClock,
 ) -> Result<Connection, OpenError> {
     let Some(mut connection) = connector.connect().await? else {
-        return Err(OpenError::Unreachable(NO_ANSWER.to_owned()));
+        return Err(no_answer());
     };
     let prepared = tokio::time::timeout(PATIENCE, bring_up_to_date(&mut connection, clock));
-    prepared
-        .await
-        .map_err(|_elapsed| OpenError::Unreachable(NO_ANSWER.to_owned()))??;
+    prepared.await.map_err(|_elapsed| no_answer())??;
     Ok(connection)
+}
+
+/// The server was asked, and said nothing.
+pub(crate) fn no_answer() -> OpenError {
+    OpenError::Unreachable("no answer in time".to_owned())
 }
 
 async fn bring_up_to_date(
@@ -77,7 +79,7 @@ async fn bring_up_to_date(
         .map_err(|error| of_opening(&error))
 }
 
-async fn check_server(connection: &Connection) -> Result<(), OpenError> {
+pub(crate) async fn check_server(connection: &Connection) -> Result<(), OpenError> {
     let row = connection
         .query_one(
             "SELECT current_setting('server_version'), \
@@ -98,7 +100,8 @@ async fn check_server(connection: &Connection) -> Result<(), OpenError> {
     }
 }
 
-fn known() -> i32 {
+/// The newest schema that this program knows.
+pub(crate) fn known() -> i32 {
     let runner = migrations::runner();
     let versions = runner.get_migrations().iter();
     versions
@@ -109,7 +112,7 @@ fn known() -> i32 {
 
 /// The newest migration that the database has seen; 0 if none. Refuses a history that the migration library
 /// could not read, and one that goes beyond this program.
-async fn applied(connection: &Connection) -> Result<i32, OpenError> {
+pub(crate) async fn applied(connection: &Connection) -> Result<i32, OpenError> {
     let there = connection
         .query_one(
             "SELECT to_regclass('public.quotalog_schema_history') IS NOT NULL",

@@ -10,9 +10,11 @@ use quotalog_ledger::store::{
 };
 use tokio_postgres::Error;
 
+use crate::connection::Connection;
 use crate::fault::before_commit;
 use crate::instant::Instant;
 use crate::list::Listing;
+use crate::passed_over::PassedOver;
 use crate::quota::Head;
 use crate::store::Inner;
 use crate::tx::{For, Tx, in_time, token_id};
@@ -100,7 +102,8 @@ pub(crate) async fn create_first_admin(
     publish: Publish,
 ) -> Result<bool, StoreError> {
     let tx = Tx::begin(store, For::Tokens, None).await?;
-    if tx.work(has_valid_admin(&tx)).await? {
+    let has_admin = has_valid_admin(tx.connection(), tx.now, tx.passed_over);
+    if tx.work(has_admin).await? {
         tx.roll_back().await?;
         return Ok(false);
     }
@@ -168,13 +171,16 @@ pub(crate) async fn delete_of_user(tx: &Tx<'_>, user_id: &UserId) -> Result<u64,
     Ok(deleted)
 }
 
-async fn has_valid_admin(tx: &Tx<'_>) -> Result<bool, Error> {
-    let rows = tx.connection().query(ADMINS, &[]).await?;
+/// Whether a valid token of an administrator is stored.
+pub(crate) async fn has_valid_admin(
+    connection: &Connection,
+    now: Timestamp,
+    passed_over: &PassedOver,
+) -> Result<bool, Error> {
+    let rows = connection.query(ADMINS, &[]).await?;
     Ok(rows.iter().any(|row| {
-        let token = tx
-            .passed_over
-            .held(TABLE, &[row::text(row, 0)], row::token(row, 0));
-        token.is_some_and(|token| !token.expired_at(tx.now))
+        let token = passed_over.held(TABLE, &[row::text(row, 0)], row::token(row, 0));
+        token.is_some_and(|token| !token.expired_at(now))
     }))
 }
 

@@ -38,13 +38,8 @@ pub(crate) fn now(tx: &Tx<'_>) -> Result<Timestamp> {
     Ok(now.min(after.seen_at))
 }
 
-/// Until when the file knows the clock, and whether it believes one that shows `now`. Changes nothing.
-pub(crate) fn judge(connection: &Connection, now: Timestamp) -> Result<(Timestamp, bool)> {
-    let before = of(connection)?;
-    Ok((before.seen_at, before.at(now).leapt_at.is_none()))
-}
-
-fn of(connection: &Connection) -> Result<Belief> {
+/// What was believed when rows were last looked at.
+pub(crate) fn of(connection: &Connection) -> Result<Belief> {
     let mut find = connection.prepare_cached(FIND)?;
     find.query_row([], |row| {
         let at = |column| -> Result<Option<Timestamp>> {

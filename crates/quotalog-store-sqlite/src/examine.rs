@@ -4,6 +4,7 @@ use std::path::Path;
 
 use quotalog_domain::Timestamp;
 use quotalog_ledger::clock::Clock;
+use quotalog_record::{Finding, Grade};
 use rusqlite::Connection;
 
 use crate::passed_over::PassedOver;
@@ -13,46 +14,8 @@ use crate::{OpenError, backup, believed, connection, instant, place, shape, toke
 
 /// A log that has grown to this size is not moved into the database any more, so someone keeps it open.
 const LOG_BYTES_USUAL: u64 = 256 * 1024 * 1024;
-/// How far behind the file's own record a clock may be before it is told.
-const BEHIND_S: i64 = 3_600;
 /// The most faults of a damaged file that are told.
 const FAULTS_MAX: u32 = 5;
-
-/// The subject of the finding on admin tokens.
-pub const ADMIN_TOKEN: &str = "admin token";
-
-/// One thing that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// How it is.
-    pub grade: Grade,
-    /// What was looked at, in a word or two.
-    pub subject: String,
-    /// What was found, and what to do about it, on one line.
-    pub detail: String,
-}
-
-/// How well something is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Grade {
-    /// As it should be.
-    Fine,
-    /// Odd: it works, and someone should know.
-    Warning,
-    /// It does not work, or will not.
-    Problem,
-}
-
-impl Finding {
-    /// A finding.
-    pub fn new(grade: Grade, subject: &str, detail: impl Into<String>) -> Self {
-        Self {
-            grade,
-            subject: subject.to_owned(),
-            detail: detail.into(),
-        }
-    }
-}
 
 /// Looks over the database at `path` as `clock` shows the time. Blocks; a large file takes a while.
 #[must_use]
@@ -148,40 +111,14 @@ fn damage(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
 
 fn fitness(connection: &Connection, rows: &Rows) -> rusqlite::Result<Finding> {
     let unfits = schema::unfit(connection, rows)?;
-    if unfits.count == 0 {
-        let detail = format!("{} rows", unfits.of);
-        return Ok(Finding::new(Grade::Fine, rows.table, detail));
-    }
     let named = unfits.first.iter();
     let named: Vec<String> = named.map(|(id, why)| format!("id {id}: {why}")).collect();
-    let detail = format!(
-        "{} of {} rows are passed over, since quotalog cannot hold them ({}); mend or delete them",
-        unfits.count,
-        unfits.of,
-        named.join("; ")
-    );
-    Ok(Finding::new(Grade::Warning, rows.table, detail))
+    Ok(Finding::rows(rows.table, unfits.of, unfits.count, &named))
 }
 
 fn clock(connection: &Connection, now: Timestamp) -> rusqlite::Result<Finding> {
-    let (seen_at, believed) = believed::judge(connection, now)?;
-    let seen_at_text = instant::to_text(seen_at);
-    let now_text = instant::to_text(now);
-    let (grade, detail) = if !believed {
-        let doubt = format!(
-            "{now_text} UTC, far ahead of the last look at {seen_at_text}; right after a long stop, and else \
-             to be set right: for a day, old rows are pruned as of then"
-        );
-        (Grade::Warning, doubt)
-    } else if now.plus_s(BEHIND_S) < seen_at {
-        let behind = format!(
-            "{now_text} UTC, behind what it was when the file was last looked at ({seen_at_text}); set it right"
-        );
-        (Grade::Warning, behind)
-    } else {
-        (Grade::Fine, format!("{now_text} UTC"))
-    };
-    Ok(Finding::new(grade, "clock", detail))
+    let text = |at| format!("{} UTC", instant::to_text(at));
+    Ok(Finding::clock(now, believed::of(connection)?, text))
 }
 
 fn admin(connection: &Connection, now: Timestamp) -> rusqlite::Result<Finding> {
@@ -191,10 +128,5 @@ fn admin(connection: &Connection, now: Timestamp) -> rusqlite::Result<Finding> {
         now,
         passed_over: &passed_over,
     };
-    Ok(if token::has_valid_admin(&tx)? {
-        Finding::new(Grade::Fine, ADMIN_TOKEN, "there is one")
-    } else {
-        let detail = "there is none that is valid; the next start makes one, unless QUOTALOG_ADMIN_TOKEN is set";
-        Finding::new(Grade::Warning, ADMIN_TOKEN, detail)
-    })
+    Ok(Finding::admin_token(token::has_valid_admin(&tx)?))
 }

@@ -37,5 +37,5 @@ mod writer;
 
 pub use backup::{BackupError, backup};
 pub use error::OpenError;
-pub use examine::{ADMIN_TOKEN, Finding, Grade, examine};
+pub use examine::examine;
 pub use store::{SqliteConfig, SqliteStore};

@@ -11,7 +11,8 @@ use quotalog_http::{Admission, App, Draining, Metrics, Settings as ServerSetting
 use quotalog_ledger::clock::SystemClock;
 use quotalog_ledger::store::{Retention, Store, StoreError};
 use quotalog_ledger::{Ledger, Settings};
-use quotalog_store_sqlite::{BackupError, Finding};
+use quotalog_record::Finding;
+use quotalog_store_sqlite::BackupError;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -237,16 +238,20 @@ fn serve_metrics(
     Ok(tokio::spawn(serving))
 }
 
+/// What a single command needs to wait for its database.
+fn one_thread() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")
+}
+
 /// Opens the store for one command, and closes it again.
 pub(crate) fn on_store<T>(
     database: &Database,
     work: impl AsyncFnOnce(&dyn Store) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    runtime.block_on(async {
+    one_thread()?.block_on(async {
         let connections = COMMAND_LINE_CONNECTIONS;
         let store = OpenStore::open(database, connections, COMMAND_LINE_IDEMPOTENCY_S).await?;
         let result = work(store.ports()).await;
@@ -255,9 +260,16 @@ pub(crate) fn on_store<T>(
     })
 }
 
-/// Looks an SQLite file over, without changing it.
-pub(crate) fn examine(file: &SqliteFile) -> Vec<Finding> {
-    quotalog_store_sqlite::examine(&file.0, &SystemClock)
+/// Looks the database over, without changing it.
+pub(crate) fn examine(database: &Database) -> anyhow::Result<Vec<Finding>> {
+    match database {
+        Database::Sqlite(file) => Ok(quotalog_store_sqlite::examine(&file.0, &SystemClock)),
+        Database::Postgres(url) => {
+            let config =
+                store::postgres_config(url, COMMAND_LINE_CONNECTIONS, COMMAND_LINE_IDEMPOTENCY_S);
+            Ok(one_thread()?.block_on(quotalog_store_postgres::examine(config)))
+        }
+    }
 }
 
 /// Copies an SQLite file into a new one.

@@ -196,20 +196,29 @@ pub(crate) fn sqlite_exit(error: &quotalog_store_sqlite::OpenError) -> Exit {
     }
 }
 
-async fn open_postgres(
+/// What the store is told of a PostgreSQL server.
+pub(crate) fn postgres_config(
     url: &PostgresUrl,
     connections: Connections,
     idempotency_retention_s: i64,
-) -> Result<OpenStore, NotOpened> {
-    use quotalog_store_postgres::OpenError;
-    let config = PostgresConfig {
+) -> PostgresConfig {
+    PostgresConfig {
         url: url.server.clone(),
         tls: url.tls.clone(),
         lanes: connections.lanes,
         readers: connections.readers,
         idempotency_retention_s,
         clock: PostgresClock::Database,
-    };
+    }
+}
+
+async fn open_postgres(
+    url: &PostgresUrl,
+    connections: Connections,
+    idempotency_retention_s: i64,
+) -> Result<OpenStore, NotOpened> {
+    use quotalog_store_postgres::OpenError;
+    let config = postgres_config(url, connections, idempotency_retention_s);
     let opened = PostgresStore::connect(config).await;
     opened.map(OpenStore::Postgres).map_err(|error| {
         let may_pass = error.may_pass();

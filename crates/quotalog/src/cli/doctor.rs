@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use quotalog_store_sqlite::{ADMIN_TOKEN, Finding, Grade};
+use quotalog_record::{ADMIN_TOKEN, Finding, Grade};
 use rustix::fs::{Access, access, statvfs};
 
-use crate::config::{Database, SqliteFile};
+use crate::config::Database;
 use crate::exit_code::{Exit, Failure};
 use crate::{app, certificate};
 
@@ -65,36 +65,24 @@ fn examine(arguments: &serve::Arguments) -> anyhow::Result<Vec<Finding>> {
             Err(error) => Finding::new(Grade::Problem, "certificate", format!("{error:#}")),
         });
     }
-    let has_token = config.admin_token.is_some();
-    match &config.database {
-        Database::Sqlite(file) => findings.extend(file_of(file, has_token)),
-        Database::Postgres(url) => {
-            let detail = format!(
-                "{url} is a database of PostgreSQL, which is not looked into; /readyz of a server tells \
-                 whether it answers, and pg_amcheck whether it is sound"
-            );
+    if let Database::Sqlite(file) = &config.database {
+        let path = file.absolute();
+        findings.extend(path.parent().map(folder_of).unwrap_or_default());
+        if !path.exists() {
+            let detail = format!("{} is not there; the next start makes it", path.display());
             findings.push(Finding::new(Grade::Warning, "database", detail));
+            return Ok(findings);
         }
     }
-    Ok(findings)
-}
-
-fn file_of(file: &SqliteFile, has_token: bool) -> Vec<Finding> {
-    let path = file.absolute();
-    let mut findings = path.parent().map(folder_of).unwrap_or_default();
-    if path.exists() {
-        findings.extend(app::examine(file));
-        if has_token {
+    let found = app::examine(&config.database)?.into_iter();
+    findings.extend(found.map(|finding| {
+        if finding.subject == ADMIN_TOKEN && config.admin_token.is_some() {
             // Then none is needed in the database.
-            findings.retain(|finding| finding.subject != ADMIN_TOKEN);
-            let detail = "QUOTALOG_ADMIN_TOKEN is set";
-            findings.push(Finding::new(Grade::Fine, ADMIN_TOKEN, detail));
+            return Finding::new(Grade::Fine, ADMIN_TOKEN, "QUOTALOG_ADMIN_TOKEN is set");
         }
-    } else {
-        let detail = format!("{} is not there; the next start makes it", path.display());
-        findings.push(Finding::new(Grade::Warning, "database", detail));
-    }
-    findings
+        finding
+    }));
+    Ok(findings)
 }
 
 fn folder_of(folder: &Path) -> Vec<Finding> {

@@ -123,6 +123,7 @@ const USES: &[(&str, &[&str])] = &[
             "quotalog-domain",
             "quotalog-http",
             "quotalog-ledger",
+            "quotalog-record",
             "quotalog-store-postgres",
             "quotalog-store-sqlite",
             "anyhow",

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Output;
 
+use quotalog_testkit::postgres::{Cluster, Database, Setup, Stop};
 use serde_json::Value;
 
 use crate::cli::fails;
@@ -188,4 +189,86 @@ fn settings_are_judged_as_at_the_start() {
         .output()
         .unwrap();
     fails(&output, 2, "QUOTALOG_ADMIN_TOKEN");
+}
+
+/// A database on a server whose settings are sound, with an admin's token.
+fn on_postgres() -> Option<(Cluster, Database, Site)> {
+    let cluster = Cluster::own(&Setup::new())?;
+    let database = cluster.database();
+    let site = Site::on(&database);
+    site.token(&["--role", "admin"]);
+    Some((cluster, database, site))
+}
+
+#[test]
+fn a_sound_database_of_postgresql_is_told_line_by_line() {
+    let Some((_cluster, database, site)) = on_postgres() else {
+        return;
+    };
+    let report = examine(&site, &[]);
+    report.finds(&[], 0);
+    for subject in [
+        "server",
+        "durability",
+        "schema",
+        "role",
+        "quota_usage",
+        "clock",
+        "admin token",
+    ] {
+        let line = format!("ok {subject}");
+        assert!(report.findings.contains(&line), "no {line}");
+    }
+    database.ask(
+        "INSERT INTO quota_policies VALUES ('u', 'odd', 'weekly', 5, now(), now()); \
+         INSERT INTO quota_policies (user_id, resource) VALUES ('u', 'none'); \
+         DELETE FROM quotalog_tokens; UPDATE quotalog_clock SET seen_at = '9001-01-01'",
+    );
+    let report = examine(&site, &[]);
+    let odd = [
+        "warning quota_policies",
+        "warning clock",
+        "warning admin token",
+    ];
+    report.finds(&odd, 0);
+    assert!(report.text.contains("1 of 1 rows"), "{}", report.text);
+    assert!(report.text.contains("odd"), "{}", report.text);
+}
+
+#[test]
+fn what_would_harm_or_stop_a_node_on_postgresql_is_a_problem() {
+    let Some((cluster, database, site)) = on_postgres() else {
+        return;
+    };
+    database.ask("CREATE ROLE reader LOGIN PASSWORD 'secret'; GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader");
+    let url = database.url().replace("postgres@", "reader:secret@");
+    examine(&site, &["--database", &url]).finds(&["problem role"], 1);
+
+    database.ask("UPDATE quotalog_schema_history SET version = 9999");
+    let report = examine(&site, &[]);
+    report.finds(&["problem database"], 1);
+    assert!(report.text.contains("schema 9999"), "{}", report.text);
+
+    let empty = cluster.database();
+    let report = examine(&site, &["--database", &empty.url()]);
+    report.finds(&[], 0);
+    assert!(report.text.contains("empty"), "{}", report.text);
+    let url = empty.url().replace("postgres@", "reader:secret@");
+    examine(&site, &["--database", &url]).finds(&["problem schema"], 1);
+
+    cluster.stop(Stop::Fast);
+    let report = examine(&site, &[]);
+    report.finds(&["problem database"], 1);
+    assert!(report.text.contains("reached"), "{}", report.text);
+}
+
+#[test]
+fn a_server_of_postgresql_that_forgets_at_a_crash_is_a_problem() {
+    // The one that tests share is set so, since no test needs its data after a crash.
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    let site = Site::on(&cluster.database());
+    site.token(&["--role", "admin"]);
+    examine(&site, &[]).finds(&["problem durability"], 1);
 }

@@ -330,10 +330,6 @@ async fn the_command_line_works_beside_a_node() {
     assert_eq!(backup.status.code(), Some(2));
     let said = String::from_utf8(backup.stderr).unwrap();
     assert!(said.contains("pg_dump"), "{said}");
-    let doctor = site.run(&["doctor"]);
-    assert_eq!(doctor.status.code(), Some(0));
-    let said = String::from_utf8(doctor.stdout).unwrap();
-    assert!(said.contains("/readyz"), "{said}");
 }
 
 #[tokio::test]
