@@ -238,8 +238,8 @@ fn serve_metrics(
     Ok(tokio::spawn(serving))
 }
 
-/// What a single command needs to wait for its database.
-fn one_thread() -> anyhow::Result<tokio::runtime::Runtime> {
+/// What a single command needs to wait for its database, or for a server.
+pub(crate) fn one_thread() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -218,20 +218,6 @@ fn table(tokens: &[TokenRecord]) {
                 .to_owned(),
         ]
     };
-    let titles = ["ID", "ROLE", "USER", "CREATED", "EXPIRES", "NAME"].map(str::to_owned);
-    let rows: Vec<_> = std::iter::once(titles)
-        .chain(tokens.iter().map(columns))
-        .collect();
-    let width = |column: usize| {
-        let lengths = rows.iter().map(|row| row[column].chars().count());
-        lengths.max().unwrap_or(0)
-    };
-    let widths: [usize; 6] = std::array::from_fn(width);
-    for row in &rows {
-        let cells = row
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:<width$}"));
-        say(cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
+    let titles = ["ID", "ROLE", "USER", "CREATED", "EXPIRES", "NAME"];
+    super::table::print(titles, tokens.iter().map(columns));
 }

@@ -106,6 +106,27 @@ const USES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "quotalog-client",
+        &[
+            "bytes",
+            "getrandom",
+            "http",
+            "http-body-util",
+            "hyper-rustls",
+            "hyper-util",
+            "percent-encoding",
+            "rustls-native-certs",
+            "serde",
+            "serde_json",
+            "thiserror",
+            "time",
+            "tokio",
+            "tokio-rustls",
+            "tower-layer",
+            "tower-service",
+        ],
+    ),
+    (
         "quotalog-testkit",
         &[
             "quotalog-auth",
@@ -120,6 +141,7 @@ const USES: &[(&str, &[&str])] = &[
         "quotalog",
         &[
             "quotalog-auth",
+            "quotalog-client",
             "quotalog-domain",
             "quotalog-http",
             "quotalog-ledger",
@@ -128,6 +150,7 @@ const USES: &[(&str, &[&str])] = &[
             "quotalog-store-sqlite",
             "anyhow",
             "clap",
+            "clap_complete",
             "mimalloc",
             "percent-encoding",
             "prometheus",

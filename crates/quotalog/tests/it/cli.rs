@@ -30,20 +30,34 @@ pub(crate) fn fails(output: &Output, code: i32, word: &str) {
 
 #[test]
 fn help_is_as_it_is_kept() {
-    let commands: [&[&str]; 9] = [
+    let commands: &[&[&str]] = &[
         &[],
         &["serve"],
         &["token"],
         &["token", "create"],
         &["token", "list"],
         &["token", "revoke"],
+        &["quota"],
+        &["quota", "set"],
+        &["quota", "get"],
+        &["quota", "list"],
+        &["quota", "consume"],
+        &["quota", "reset"],
+        &["quota", "refund"],
+        &["quota", "delete"],
+        &["default"],
+        &["default", "set"],
+        &["default", "get"],
+        &["default", "list"],
+        &["default", "delete"],
         &["prune"],
         &["backup"],
         &["doctor"],
+        &["completions"],
     ];
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/help");
     let renew = std::env::var_os("RENEW_HELP").is_some();
-    for command in commands {
+    for &command in commands {
         let output = quotalog()
             .args(command)
             .arg("--help")
@@ -76,9 +90,27 @@ fn every_command_is_in_the_help_that_is_kept() {
         let names = names.filter_map(|line| line.split_whitespace().next());
         names.map(str::to_owned).collect::<Vec<_>>()
     };
-    let commands = ["serve", "token", "prune", "backup", "doctor", "help"];
+    let commands = [
+        "serve",
+        "token",
+        "quota",
+        "default",
+        "prune",
+        "backup",
+        "doctor",
+        "completions",
+        "help",
+    ];
     assert_eq!(listed(&[]), commands);
     assert_eq!(listed(&["token"]), ["create", "list", "revoke", "help"]);
+    let quota = [
+        "set", "get", "list", "consume", "reset", "refund", "delete", "help",
+    ];
+    assert_eq!(listed(&["quota"]), quota);
+    assert_eq!(
+        listed(&["default"]),
+        ["set", "get", "list", "delete", "help"]
+    );
 }
 
 #[test]

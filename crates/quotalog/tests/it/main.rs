@@ -9,6 +9,8 @@ mod architecture;
 mod backup;
 mod bounds;
 mod cli;
+mod client;
+mod client_cli;
 mod connections;
 mod deploy;
 mod doctor;
