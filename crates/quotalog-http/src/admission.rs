@@ -1,10 +1,11 @@
-//! How many requests of one caller are worked on at once.
+//! How many requests of one caller are worked on at once, and how many bytes of bodies are kept meanwhile.
 //!
 //! A caller that sends more than its share has the rest wait here, without cost to others: they are not
 //! in the ledger's queue, and a client that waits for its answer sends no more meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use quick_cache::sync::Cache;
 use quotalog_auth::Caller;
@@ -19,14 +20,35 @@ const CALLERS_MAX: usize = 16_384;
 /// The most requests of all callers together that wait for their turn; more are refused at once.
 const WAITING_MAX: usize = 16_384;
 
+/// The most bytes of bodies that are kept for all callers together: what two hundred callers need who have
+/// three full batches each under way.
+const BODIES_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// The most of them for one caller, so that no caller takes the room of all: 64 full batches, or many more of
+/// the usual size.
+const OWN_BODIES_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// What room is given out in.
+const ROOM_UNIT_BYTES: u64 = 1024;
+
+/// How long a body waits for room among all, and among its caller's.
+const ROOM_WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// Gives each caller its share. Cheap to clone; clones share.
 #[derive(Clone)]
 pub struct Admission(Arc<Inner>);
 
 struct Inner {
-    shares: Cache<CallerId, Arc<Semaphore>>,
-    share: usize,
+    requests: Shares,
+    bodies: Shares,
+    all_bodies: Arc<Semaphore>,
     waiting: AtomicUsize,
+}
+
+/// The same share of something for each caller.
+struct Shares {
+    of_callers: Cache<CallerId, Arc<Semaphore>>,
+    share: usize,
 }
 
 /// A request that may be worked on, until this is dropped.
@@ -34,7 +56,14 @@ pub(crate) struct Admitted {
     _permit: OwnedSemaphorePermit,
 }
 
-/// The caller has too many requests under way, and this one waited in vain.
+/// Room for the bytes of a body, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Room {
+    _own: OwnedSemaphorePermit,
+    _among_all: OwnedSemaphorePermit,
+}
+
+/// The caller has too much under way, and this waited in vain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Overloaded;
 
@@ -43,38 +72,71 @@ impl Admission {
     #[must_use]
     pub fn new(share: usize) -> Self {
         Self(Arc::new(Inner {
-            shares: Cache::new(CALLERS_MAX),
-            share: share.clamp(1, Semaphore::MAX_PERMITS),
+            requests: Shares::of(share),
+            bodies: Shares::of(units(OWN_BODIES_BYTES_MAX) as usize),
+            all_bodies: Arc::new(Semaphore::new(units(BODIES_BYTES_MAX) as usize)),
             waiting: AtomicUsize::new(0),
         }))
     }
 
     /// Waits for the caller's turn, as long as a request may wait.
     pub(crate) async fn admit(&self, caller: &Caller) -> Result<Admitted, Overloaded> {
-        let share = self.share_of(caller);
-        let permit = match Arc::clone(&share).try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(_none_left) => self.wait(share).await?,
-        };
-        Ok(Admitted { _permit: permit })
+        let permit = self.take(self.0.requests.of_caller(caller), 1, WAIT_MAX);
+        Ok(Admitted {
+            _permit: permit.await?,
+        })
     }
 
-    fn share_of(&self, caller: &Caller) -> Arc<Semaphore> {
-        let new = || Ok::<_, std::convert::Infallible>(Arc::new(Semaphore::new(self.0.share)));
-        match self.0.shares.get_or_insert_with(&caller.id(), new) {
-            Ok(share) => share,
-            Err(never) => match never {},
+    /// Waits a little for room for a body of the caller.
+    pub(crate) async fn room(&self, caller: &Caller, bytes: u64) -> Result<Room, Overloaded> {
+        let units = units(bytes);
+        let own = self.take(self.0.bodies.of_caller(caller), units, ROOM_WAIT_MAX);
+        let own = own.await?;
+        let all = Arc::clone(&self.0.all_bodies);
+        Ok(Room {
+            _own: own,
+            _among_all: self.take(all, units, ROOM_WAIT_MAX).await?,
+        })
+    }
+
+    async fn take(
+        &self,
+        share: Arc<Semaphore>,
+        units: u32,
+        wait_max: Duration,
+    ) -> Result<OwnedSemaphorePermit, Overloaded> {
+        if let Ok(permit) = Arc::clone(&share).try_acquire_many_owned(units) {
+            return Ok(permit);
         }
-    }
-
-    async fn wait(&self, share: Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Overloaded> {
         let _waiting = Waiting::enter(&self.0.waiting)?;
-        match tokio::time::timeout(WAIT_MAX, share.acquire_owned()).await {
+        match tokio::time::timeout(wait_max, share.acquire_many_owned(units)).await {
             Ok(Ok(permit)) => Ok(permit),
             // Nobody closes a share, so what is left is that the wait was too long.
             Ok(Err(_)) | Err(_) => Err(Overloaded),
         }
     }
+}
+
+impl Shares {
+    fn of(share: usize) -> Self {
+        Self {
+            of_callers: Cache::new(CALLERS_MAX),
+            share: share.clamp(1, Semaphore::MAX_PERMITS),
+        }
+    }
+
+    fn of_caller(&self, caller: &Caller) -> Arc<Semaphore> {
+        let new = || Ok::<_, std::convert::Infallible>(Arc::new(Semaphore::new(self.share)));
+        match self.of_callers.get_or_insert_with(&caller.id(), new) {
+            Ok(share) => share,
+            Err(never) => match never {},
+        }
+    }
+}
+
+/// How many units of room so many bytes take.
+fn units(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(ROOM_UNIT_BYTES)).unwrap_or(u32::MAX)
 }
 
 /// One of those that wait; no longer once this is dropped, as when its client leaves.
@@ -147,6 +209,33 @@ mod tests {
         let refused = admission.admit(&caller("greedy")).await;
         assert_eq!(refused.err(), Some(Overloaded));
         assert_eq!(admission.0.waiting.load(Ordering::Relaxed), WAITING_MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bodies_have_room_for_their_caller_and_among_all() {
+        let admission = Admission::new(1);
+        let fill = async |caller: &Caller| {
+            let mut rooms = Vec::new();
+            while let Ok(room) = admission.room(caller, 128 * 1024).await {
+                rooms.push(room);
+            }
+            rooms
+        };
+        let greedy = fill(&caller("greedy")).await;
+        assert_eq!(greedy.len(), 64);
+        assert!(admission.room(&caller("greedy"), 1).await.is_err());
+        let mut others = Vec::new();
+        for n in 1..8 {
+            others.push(fill(&caller(&n.to_string())).await);
+            assert_eq!(others[n - 1].len(), 64);
+        }
+        // Among all there is none left, until some is given back.
+        let modest = caller("modest");
+        assert!(admission.room(&modest, 1).await.is_err());
+        let mut waiting = pin!(admission.room(&modest, 128 * 1024));
+        assert!(poll_once(waiting.as_mut()).await.is_pending());
+        drop(greedy);
+        assert!(waiting.await.is_ok());
     }
 
     /// What one look at a future finds.

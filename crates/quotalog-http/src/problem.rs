@@ -98,6 +98,12 @@ impl Problem {
         Self::new(&types::CONTENT_TOO_LARGE, detail)
     }
 
+    /// The body did not come in time.
+    pub(crate) fn request_timeout() -> Self {
+        let detail = "The body did not come in time. Nothing was counted or changed.";
+        Self::new(&types::REQUEST_TIMEOUT, detail)
+    }
+
     /// The body is not declared as JSON.
     pub(crate) fn unsupported_media_type() -> Self {
         let detail = "A body must be application/json, without a content coding.";

@@ -19,12 +19,13 @@ pub(crate) struct ProblemType {
 
 impl ProblemType {
     /// Every type there is.
-    pub(crate) const ALL: [&'static Self; 14] = [
+    pub(crate) const ALL: [&'static Self; 15] = [
         &MALFORMED_REQUEST,
         &UNAUTHORIZED,
         &FORBIDDEN,
         &NOT_FOUND,
         &METHOD_NOT_ALLOWED,
+        &REQUEST_TIMEOUT,
         &PRECONDITION_FAILED,
         &CONTENT_TOO_LARGE,
         &UNSUPPORTED_MEDIA_TYPE,
@@ -86,6 +87,15 @@ pub(super) static METHOD_NOT_ALLOWED: ProblemType = ProblemType {
     title: "The path does not know this method",
     registered_uri: None,
     explanation: "The path exists, but not with this method.\nUse one that the Allow field names.",
+};
+
+pub(super) static REQUEST_TIMEOUT: ProblemType = ProblemType {
+    name: "request-timeout",
+    status: StatusCode::REQUEST_TIMEOUT,
+    title: "The body did not come in time",
+    registered_uri: None,
+    explanation: "The body did not arrive within 30 seconds, and the connection closes.\n\
+                  Nothing was counted or changed. Send the request again, whole.",
 };
 
 pub(super) static PRECONDITION_FAILED: ProblemType = ProblemType {

@@ -23,10 +23,10 @@ pub(crate) async fn set(
     State(app): State<App>,
     name: RawName,
     caller: Authenticated,
-    payload: Payload,
+    mut payload: Payload,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
-    let mut body = payload.object()?;
+    let mut body = payload.object().await?;
 
     let mut faults = Faults::default();
     let resource = name.checked_resource(&mut faults);

@@ -22,11 +22,11 @@ pub(crate) async fn set(
     State(app): State<App>,
     pair: RawPair,
     caller: Authenticated,
-    payload: Payload,
+    mut payload: Payload,
     if_match: IfMatchField,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
-    let mut body = payload.object()?;
+    let mut body = payload.object().await?;
     let if_match = if_match.read()?;
 
     let mut faults = Faults::default();

@@ -25,10 +25,10 @@ use crate::wire::{NewTokenBody, TokenBody, TokensBody};
 pub(crate) async fn create(
     State(app): State<App>,
     caller: Authenticated,
-    payload: Payload,
+    mut payload: Payload,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
-    let mut body = payload.object()?;
+    let mut body = payload.object().await?;
 
     let mut faults = Faults::default();
     let role = role(&mut body, &mut faults);
