@@ -1,8 +1,8 @@
 //! Every change there is, as data.
 
 use crate::{
-    Amount, CallerId, Fingerprint, IdempotencyKey, IfMatch, KeyScope, Keyed, Limit, Pair, Resource,
-    Window,
+    Amount, CallerId, Fingerprint, IdempotencyKey, KeyScope, Keyed, Limit, Pair, Precondition,
+    Resource, Window,
 };
 
 /// One operation, with the key under which its answer is kept, if the client gave one.
@@ -50,14 +50,14 @@ pub enum Operation {
         /// The new limit.
         limit: Limit,
         /// Only if the policy is in this state.
-        if_match: Option<IfMatch>,
+        precondition: Option<Precondition>,
     },
     /// Removes the policy of a pair; its usage stays.
     DeletePolicy {
         /// Whose policy, and for what.
         pair: Pair,
         /// Only if the policy is in this state.
-        if_match: Option<IfMatch>,
+        precondition: Option<Precondition>,
     },
     /// Creates or changes the default of a resource.
     SetDefault {
@@ -67,11 +67,15 @@ pub enum Operation {
         window: Window,
         /// The new limit.
         limit: Limit,
+        /// Only if the default is in this state.
+        precondition: Option<Precondition>,
     },
     /// Removes the default of a resource.
     DeleteDefault {
         /// The resource it serves.
         resource: Resource,
+        /// Only if the default is in this state.
+        precondition: Option<Precondition>,
     },
 }
 
@@ -145,7 +149,9 @@ impl Operation {
     /// The resources whose default the decision needs; a resource may come twice.
     pub fn resources(&self) -> impl Iterator<Item = &Resource> {
         let own = match self {
-            Self::SetDefault { resource, .. } | Self::DeleteDefault { resource } => Some(resource),
+            Self::SetDefault { resource, .. } | Self::DeleteDefault { resource, .. } => {
+                Some(resource)
+            }
             Self::Consume { .. }
             | Self::ConsumeBatch { .. }
             | Self::Refund { .. }
@@ -178,21 +184,27 @@ impl Operation {
             Self::SetPolicy {
                 window,
                 limit,
-                if_match,
+                precondition,
+                ..
+            }
+            | Self::SetDefault {
+                window,
+                limit,
+                precondition,
                 ..
             } => {
                 bytes.extend(window.as_str().bytes());
                 bytes.extend(limit.get().to_be_bytes());
-                if_match.iter().for_each(|tags| tags.write_to(&mut bytes));
+                precondition
+                    .iter()
+                    .for_each(|tags| tags.write_to(&mut bytes));
             }
-            Self::DeletePolicy { if_match, .. } => {
-                if_match.iter().for_each(|tags| tags.write_to(&mut bytes));
+            Self::DeletePolicy { precondition, .. } | Self::DeleteDefault { precondition, .. } => {
+                precondition
+                    .iter()
+                    .for_each(|tags| tags.write_to(&mut bytes));
             }
-            Self::SetDefault { window, limit, .. } => {
-                bytes.extend(window.as_str().bytes());
-                bytes.extend(limit.get().to_be_bytes());
-            }
-            Self::Reset { .. } | Self::DeleteDefault { .. } => {}
+            Self::Reset { .. } => {}
         }
         Fingerprint::from_bytes(bytes)
     }
@@ -204,7 +216,7 @@ impl Operation {
             | Self::Reset { pair }
             | Self::SetPolicy { pair, .. }
             | Self::DeletePolicy { pair, .. } => KeyScope::Pair(self.name(), pair.clone()),
-            Self::SetDefault { resource, .. } | Self::DeleteDefault { resource } => {
+            Self::SetDefault { resource, .. } | Self::DeleteDefault { resource, .. } => {
                 KeyScope::Resource(self.name(), resource.clone())
             }
             Self::ConsumeBatch { .. } => KeyScope::Caller(self.name(), caller.clone()),
@@ -212,16 +224,18 @@ impl Operation {
     }
 }
 
-impl IfMatch {
+impl Precondition {
     fn write_to(&self, bytes: &mut Vec<u8>) {
-        match self {
-            Self::AnyPolicy => bytes.push(b'*'),
-            Self::OneOf(texts) => {
-                for text in texts {
-                    bytes.push(b'"');
-                    bytes.extend(text.bytes());
-                }
-            }
+        let (sign, texts): (u8, &[Box<str>]) = match self {
+            Self::AnyPolicy => (b'*', &[]),
+            Self::NoPolicy => (b'-', &[]),
+            Self::OneOf(texts) => (b'=', texts),
+            Self::NoneOf(texts) => (b'!', texts),
+        };
+        bytes.push(sign);
+        for text in texts {
+            bytes.push(b'"');
+            bytes.extend(text.bytes());
         }
     }
 }

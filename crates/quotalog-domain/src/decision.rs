@@ -5,8 +5,8 @@ use std::collections::hash_map::Entry;
 
 use crate::state::PairView;
 use crate::{
-    Amount, Change, Command, DefaultPolicy, IfMatch, Item, KeptAnswer, Keyed, Limit, Operation,
-    Pair, Policy, Quota, Resource, State, Timestamp, Window,
+    Amount, Change, Command, DefaultPolicy, Item, KeptAnswer, Keyed, Limit, Operation, Pair,
+    Policy, Precondition, Quota, Resource, State, Timestamp, Window,
 };
 
 /// What became of a command. A refusal changed nothing.
@@ -132,17 +132,27 @@ fn apply(
             pair,
             window,
             limit,
-            if_match,
-        } => set_policy(state, pair, (*window, *limit), if_match.as_ref(), now)?,
-        Operation::DeletePolicy { pair, if_match } => {
-            delete_policy(state, pair, if_match.as_ref())?
+            precondition,
+        } => set_policy(state, pair, (*window, *limit), precondition.as_ref(), now)?,
+        Operation::DeletePolicy { pair, precondition } => {
+            delete_policy(state, pair, precondition.as_ref())?
         }
         Operation::SetDefault {
             resource,
             window,
             limit,
-        } => set_default(state, resource, *window, *limit, now),
-        Operation::DeleteDefault { resource } => delete_default(state, resource)?,
+            precondition,
+        } => set_default(
+            state,
+            resource,
+            (*window, *limit),
+            precondition.as_ref(),
+            now,
+        )?,
+        Operation::DeleteDefault {
+            resource,
+            precondition,
+        } => delete_default(state, resource, precondition.as_ref())?,
     };
     if let Some(change) = change {
         state.note(position, change);
@@ -260,12 +270,12 @@ fn set_policy(
     state: &mut State,
     pair: &Pair,
     (window, limit): (Window, Limit),
-    if_match: Option<&IfMatch>,
+    precondition: Option<&Precondition>,
     now: Timestamp,
 ) -> Result<Done, Refusal> {
     let view = state.pair(pair);
     let before = view.own.policy().copied();
-    if if_match.is_some_and(|if_match| !if_match.allows(before.as_ref())) {
+    if precondition.is_some_and(|precondition| !precondition.allows(before.as_ref())) {
         return Err(Refusal::PreconditionFailed);
     }
     let after = Some(Policy::set(before, window, limit, now));
@@ -282,13 +292,13 @@ fn set_policy(
 fn delete_policy(
     state: &mut State,
     pair: &Pair,
-    if_match: Option<&IfMatch>,
+    precondition: Option<&Precondition>,
 ) -> Result<Done, Refusal> {
     let slot = state.pair(pair).own;
     let Some(existing) = slot.policy().copied() else {
         return Err(Refusal::NotFound);
     };
-    if if_match.is_some_and(|if_match| !if_match.allows(Some(&existing))) {
+    if precondition.is_some_and(|precondition| !precondition.allows(Some(&existing))) {
         return Err(Refusal::PreconditionFailed);
     }
     slot.set_policy(None);
@@ -303,11 +313,14 @@ fn delete_policy(
 fn set_default(
     state: &mut State,
     resource: &Resource,
-    window: Window,
-    limit: Limit,
+    (window, limit): (Window, Limit),
+    precondition: Option<&Precondition>,
     now: Timestamp,
-) -> Done {
+) -> Result<Done, Refusal> {
     let before = state.default_of(resource).copied();
+    if precondition.is_some_and(|precondition| !precondition.allows(before.as_ref())) {
+        return Err(Refusal::PreconditionFailed);
+    }
     let policy = Policy::set(before, window, limit, now);
     state.set_default(resource, Some(policy));
     let answer = Answer::Default(DefaultPolicy {
@@ -319,13 +332,20 @@ fn set_default(
         before,
         after: Some(policy),
     });
-    (answer, change)
+    Ok((answer, change))
 }
 
-fn delete_default(state: &mut State, resource: &Resource) -> Result<Done, Refusal> {
+fn delete_default(
+    state: &mut State,
+    resource: &Resource,
+    precondition: Option<&Precondition>,
+) -> Result<Done, Refusal> {
     let Some(existing) = state.default_of(resource).copied() else {
         return Err(Refusal::NotFound);
     };
+    if precondition.is_some_and(|precondition| !precondition.allows(Some(&existing))) {
+        return Err(Refusal::PreconditionFailed);
+    }
     state.set_default(resource, None);
     let change = Change::Default {
         resource: resource.clone(),

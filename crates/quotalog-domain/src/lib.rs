@@ -41,7 +41,7 @@ pub use id::{IdError, Pair, Resource, UserId};
 pub use idempotency::{
     CallerId, Fingerprint, IdempotencyKey, IdempotencyKeyError, KeptAnswer, KeyScope, Keyed,
 };
-pub use policy::{DefaultPolicy, IfMatch, Policy, Revision};
+pub use policy::{DefaultPolicy, Policy, Precondition, Revision};
 pub use quota::{Quota, Source};
 pub use state::{PairState, State};
 pub use timestamp::Timestamp;

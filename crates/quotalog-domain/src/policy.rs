@@ -30,13 +30,18 @@ pub struct DefaultPolicy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Revision(Box<str>);
 
-/// Under which state of a policy a change may happen (If-Match, RFC 9110 section 13.1.1).
+/// Under which state of a policy a change may happen (If-Match and If-None-Match, RFC 9110 sections 13.1.1 and
+/// 13.1.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum IfMatch {
-    /// `*`: any policy, as long as there is one.
+pub enum Precondition {
+    /// There must be a policy, whichever it is.
     AnyPolicy,
+    /// There must be none.
+    NoPolicy,
     /// One of these texts must be the policy's [`Revision`].
     OneOf(Vec<Box<str>>),
+    /// None of them may be; no policy will do.
+    NoneOf(Vec<Box<str>>),
 }
 
 impl Policy {
@@ -91,16 +96,20 @@ impl Revision {
     }
 }
 
-impl IfMatch {
+impl Precondition {
     /// Whether a change of `policy` may go on.
     pub(crate) fn allows(&self, policy: Option<&Policy>) -> bool {
-        match (self, policy) {
-            (_, None) => false,
-            (Self::AnyPolicy, Some(_)) => true,
-            (Self::OneOf(texts), Some(policy)) => {
+        let names = |texts: &[Box<str>]| {
+            policy.is_some_and(|policy| {
                 let revision = policy.revision();
                 texts.iter().any(|text| **text == *revision.as_str())
-            }
+            })
+        };
+        match self {
+            Self::AnyPolicy => policy.is_some(),
+            Self::NoPolicy => policy.is_none(),
+            Self::OneOf(texts) => names(texts),
+            Self::NoneOf(texts) => !names(texts),
         }
     }
 }

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, ETAG, HeaderValue};
 use axum::response::Response;
-use quotalog_domain::{Answer, Decided, DefaultPolicy, Outcome, Quota};
+use quotalog_domain::{Answer, Decided, DefaultPolicy, Outcome, Quota, Revision};
 use serde::Serialize;
 
 use crate::problem::Problem;
@@ -47,12 +47,10 @@ pub(crate) fn quota_with_fields(quota: &Quota) -> Response {
 }
 
 /// Adds the entity tag of the pair's own policy; a pair that a default serves has none.
-pub(crate) fn add_etag(quota: &Quota, response: &mut Response) {
-    let tag = quota.revision().map(|revision| {
-        HeaderValue::try_from(format!("\"{}\"", revision.as_str()))
-            .expect("a revision is visible ASCII")
-    });
-    if let Some(tag) = tag {
+pub(crate) fn add_etag(revision: impl Into<Option<Revision>>, response: &mut Response) {
+    if let Some(revision) = revision.into() {
+        let tag = HeaderValue::try_from(format!("\"{}\"", revision.as_str()))
+            .expect("a revision is visible ASCII");
         response.headers_mut().insert(ETAG, tag);
     }
 }

@@ -5,6 +5,7 @@
 
 mod types;
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ pub(crate) use types::ProblemType;
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
     kind: &'static ProblemType,
-    detail: &'static str,
+    detail: Cow<'static, str>,
     extra: Extra,
     /// Whether the store found it, and so has judged the caller's credential. If not, the outermost
     /// layer asks for that before a caller reads it.
@@ -54,19 +55,28 @@ impl Problem {
     pub(crate) fn unauthorized() -> Self {
         Self::new(
             &types::UNAUTHORIZED,
-            "Send a valid token as: Authorization: Bearer <token>.",
+            "Send one valid token, as: Authorization: Bearer <token>. There is none here, or it is unknown, \
+             revoked or expired.",
         )
     }
 
     /// The token does not allow this. Always the same words, so that it tells of no user and no
     /// quota.
     pub(crate) fn forbidden() -> Self {
-        Self::new(&types::FORBIDDEN, "This token may not do this.")
+        let detail = "It is valid, but of a role that may not do this, or not for this user. An admin makes tokens of \
+                      other roles.";
+        Self::new(&types::FORBIDDEN, detail)
     }
 
     /// The path leads nowhere.
     pub(crate) fn no_such_route() -> Self {
         Self::new(&types::NOT_FOUND, "There is no such path.")
+    }
+
+    /// An id of the path holds what no id does.
+    fn slash_in_id() -> Self {
+        let detail = "There is no such path: no id holds a \"/\", also when it is sent as %2F.";
+        Self::new(&types::NOT_FOUND, detail)
     }
 
     /// The store holds no policy and no default that serves the request.
@@ -116,6 +126,13 @@ impl Problem {
         Self::new(&types::UNAVAILABLE, detail).judged_by_store()
     }
 
+    /// The process is about to end.
+    pub(crate) fn stopping() -> Self {
+        let detail =
+            "The server is stopping. It still answers what it gets; send new requests elsewhere.";
+        Self::new(&types::UNAVAILABLE, detail).judged_by_store()
+    }
+
     /// A fault of ours, whose cause goes to the log alone.
     pub(crate) fn internal(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         let detail = "The server made a mistake. It is logged under the request id.";
@@ -125,10 +142,10 @@ impl Problem {
         }
     }
 
-    fn new(kind: &'static ProblemType, detail: &'static str) -> Self {
+    fn new(kind: &'static ProblemType, detail: impl Into<Cow<'static, str>>) -> Self {
         Self {
             kind,
-            detail,
+            detail: detail.into(),
             extra: Extra::Nothing,
             judged_by_store: false,
         }
@@ -200,7 +217,7 @@ impl Problem {
             kind: self.kind,
             title: self.kind.title,
             status: self.kind.status.as_u16(),
-            detail: self.detail,
+            detail: &self.detail,
             instance: path,
             errors: None,
             violated_policies: None,
@@ -248,7 +265,8 @@ impl From<PathFault> for Problem {
             PathFault::Malformed => {
                 Self::malformed("The path has a broken percent sign or is not UTF-8.")
             }
-            PathFault::SlashInSegment | PathFault::EmptySegment => Self::no_such_route(),
+            PathFault::SlashInSegment => Self::slash_in_id(),
+            PathFault::EmptySegment => Self::no_such_route(),
         }
     }
 }
@@ -277,7 +295,7 @@ impl From<Refusal> for Problem {
             }
             Refusal::NotFound => Self::no_policy(),
             Refusal::PreconditionFailed => {
-                let detail = "The policy is not in the state that If-Match names.";
+                let detail = "It is not in the state that If-Match or If-None-Match asks for. Nothing was changed.";
                 Self::new(&types::PRECONDITION_FAILED, detail)
             }
             // Of a single consume. A batch names its items, and does so itself.
@@ -329,7 +347,7 @@ struct Document<'a> {
     kind: &'static ProblemType,
     title: &'static str,
     status: u16,
-    detail: &'static str,
+    detail: &'a str,
     instance: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     errors: Option<&'a [Fault]>,

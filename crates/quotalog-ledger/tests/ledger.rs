@@ -241,7 +241,7 @@ fn set_policy(user: &str) -> Command {
         },
         window: Window::Hourly,
         limit: Limit::settable(5).unwrap(),
-        if_match: None,
+        precondition: None,
     })
 }
 

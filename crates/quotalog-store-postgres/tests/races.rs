@@ -345,7 +345,7 @@ async fn a_large_batch_of_all_kinds_is_one_transaction() {
                 pair: of_user(number),
                 window: Window::Hourly,
                 limit,
-                if_match: None,
+                precondition: None,
             },
             1 => Operation::Consume {
                 pair: of_user(number - 1),
@@ -355,6 +355,7 @@ async fn a_large_batch_of_all_kinds_is_one_transaction() {
                 resource: Resource::try_from(&*format!("r{number}")).expect("a resource"),
                 window: Window::Daily,
                 limit,
+                precondition: None,
             },
             _ => Operation::Reset {
                 pair: of_user(number - 3),

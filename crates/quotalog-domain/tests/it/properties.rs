@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use quotalog_domain::{
-    Amount, Answer, CallerId, Change, Command, IdempotencyKey, IfMatch, Item, Limit, Operation,
-    Outcome, Refusal, Resource, Source, Timestamp, UserId, Window,
+    Amount, Answer, CallerId, Change, Command, IdempotencyKey, Item, Limit, Operation, Outcome,
+    Precondition, Refusal, Resource, Source, Timestamp, UserId, Window,
 };
 
 use crate::map_store::MapStore;
@@ -280,14 +280,14 @@ fn plain(step: Step, seen: &MapStore) -> Command {
 }
 
 fn command(request: &Request, seen: &MapStore) -> Command {
-    let if_match = |pair: Pair, tag: Option<Tag>| {
+    let precondition = |pair: Pair, tag: Option<Tag>| {
         tag.map(|tag| match tag {
-            Tag::Any => IfMatch::AnyPolicy,
-            Tag::Other => IfMatch::OneOf(vec!["other".into()]),
+            Tag::Any => Precondition::AnyPolicy,
+            Tag::Other => Precondition::OneOf(vec!["other".into()]),
             Tag::AsSeen => {
                 let policy = seen.policies.get(&domain_pair(pair));
                 let revision = policy.map(|policy| policy.revision().as_str().into());
-                IfMatch::OneOf(revision.into_iter().collect())
+                Precondition::OneOf(revision.into_iter().collect())
             }
         })
     };
@@ -316,19 +316,21 @@ fn command(request: &Request, seen: &MapStore) -> Command {
             pair: domain_pair(*pair),
             window: window(*terms),
             limit: limit(*terms),
-            if_match: if_match(*pair, *tag),
+            precondition: precondition(*pair, *tag),
         },
         Step::Delete(pair, tag) => Operation::DeletePolicy {
             pair: domain_pair(*pair),
-            if_match: if_match(*pair, *tag),
+            precondition: precondition(*pair, *tag),
         },
         Step::SetDefault(resource, terms) => Operation::SetDefault {
             resource: domain_resource(resource),
             window: window(*terms),
             limit: limit(*terms),
+            precondition: None,
         },
         Step::DeleteDefault(resource) => Operation::DeleteDefault {
             resource: domain_resource(resource),
+            precondition: None,
         },
     };
     let command = Command::new(operation);

@@ -8,8 +8,8 @@
 //! The day is 2026-11-30; `24:00` is the midnight after it. Lines without `->` are only carried out.
 
 use quotalog_domain::{
-    Amount, Answer, CallerId, Change, Command, IdempotencyKey, IfMatch, Item, Limit, Operation,
-    Outcome, Pair, Policy, Quota, Refusal, Resource, Source, Timestamp, UserId, Window,
+    Amount, Answer, CallerId, Change, Command, IdempotencyKey, Item, Limit, Operation, Outcome,
+    Pair, Policy, Precondition, Quota, Refusal, Resource, Source, Timestamp, UserId, Window,
 };
 
 use crate::map_store::MapStore;
@@ -104,14 +104,14 @@ fn command(store: &MapStore, words: &[&str]) -> Command {
         .copied()
         .filter(|word| !word.contains('='))
         .collect();
-    let if_match = |on: &str| {
+    let precondition = |on: &str| {
         option("if-match=").map(|tag| match tag {
-            "*" => IfMatch::AnyPolicy,
+            "*" => Precondition::AnyPolicy,
             "present" => {
                 let revision = store.policies[&pair(on)].revision();
-                IfMatch::OneOf(vec!["other".into(), revision.as_str().into()])
+                Precondition::OneOf(vec!["other".into(), revision.as_str().into()])
             }
-            other => IfMatch::OneOf(vec![other.into()]),
+            other => Precondition::OneOf(vec![other.into()]),
         })
     };
     let operation = match &*plain {
@@ -128,9 +128,11 @@ fn command(store: &MapStore, words: &[&str]) -> Command {
             resource: resource(on),
             window: Window::try_from(*window).expect("a window"),
             limit: settable(limit),
+            precondition: None,
         },
         ["default", on, "delete"] => Operation::DeleteDefault {
             resource: resource(on),
+            precondition: None,
         },
         [on, "consume", rest @ ..] => Operation::Consume {
             pair: pair(on),
@@ -145,11 +147,11 @@ fn command(store: &MapStore, words: &[&str]) -> Command {
             pair: pair(on),
             window: Window::try_from(*window).expect("a window"),
             limit: settable(limit),
-            if_match: if_match(on),
+            precondition: precondition(on),
         },
         [on, "delete"] => Operation::DeletePolicy {
             pair: pair(on),
-            if_match: if_match(on),
+            precondition: precondition(on),
         },
         unknown => panic!("no such command: {unknown:?}"),
     };

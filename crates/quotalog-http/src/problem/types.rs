@@ -103,7 +103,7 @@ pub(super) static PRECONDITION_FAILED: ProblemType = ProblemType {
     status: StatusCode::PRECONDITION_FAILED,
     title: "The policy is in another state",
     registered_uri: None,
-    explanation: "If-Match does not name the policy's present ETag, so nothing was changed.\n\
+    explanation: "If-Match does not name the policy's present ETag, or If-None-Match does, so nothing was changed.\n\
                   GET the policy, look at what has changed, and decide again.",
 };
 

@@ -147,7 +147,7 @@ impl<S: Store> Desk<S> {
                 pair,
                 window,
                 limit: limit(units),
-                if_match: None,
+                precondition: None,
             })
             .await;
         quota_of(&outcome).clone()
@@ -160,6 +160,7 @@ impl<S: Store> Desk<S> {
                 resource: Resource::try_from(resource).expect("a resource"),
                 window,
                 limit: limit(units),
+                precondition: None,
             })
             .await;
         assert!(outcome.is_ok(), "{outcome:?}");
@@ -168,7 +169,7 @@ impl<S: Store> Desk<S> {
     pub(crate) async fn delete(&self, pair: Pair) -> Outcome {
         self.operate(Operation::DeletePolicy {
             pair,
-            if_match: None,
+            precondition: None,
         })
         .await
     }

@@ -169,6 +169,7 @@ impl TestApp {
             resource: Resource::try_from(resource).unwrap(),
             window,
             limit: Limit::settable(limit).unwrap(),
+            precondition: None,
         });
         let operator = Caller {
             role: Role::Admin,
