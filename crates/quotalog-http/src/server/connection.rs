@@ -29,6 +29,10 @@ const HEAD_BYTES_MAX: u32 = 64 * 1024;
 /// How many requests an HTTP/2 connection may have at once; what RFC 9113 section 6.5.2 asks for at least.
 const STREAMS_MAX: u32 = 100;
 
+/// The most bytes of bodies that an HTTP/2 client may have sent without anybody having read them, over all its
+/// requests at once: two batches of the largest size.
+const UNREAD_BYTES_MAX: u32 = 256 * 1024;
+
 /// After how long a silence an HTTP/2 client is asked whether it is still there, and how long it may take to
 /// say so. This alone notices, while a request is in hand, that the other machine is gone.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -117,6 +121,8 @@ fn of_http2() -> http2::Builder<TokioExecutor> {
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PONG_WAIT_MAX)
         .max_concurrent_streams(STREAMS_MAX)
+        .initial_connection_window_size(UNREAD_BYTES_MAX)
+        .initial_stream_window_size(UNREAD_BYTES_MAX)
         .max_header_list_size(HEAD_BYTES_MAX);
     builder
 }
