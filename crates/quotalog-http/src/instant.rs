@@ -29,9 +29,11 @@ pub(crate) fn parse_bound(text: &str) -> Option<Timestamp> {
 }
 
 fn read(text: &str) -> Option<OffsetDateTime> {
-    // The parser would take any character between date and time.
+    // The parser would take any character between date and time, and a leap second for the second before it.
     let sound = matches!(text.as_bytes().get(10), Some(b'T' | b't'));
-    OffsetDateTime::parse(text, &Rfc3339).ok().filter(|_| sound)
+    let leaps = text.as_bytes().get(17..19) == Some(b"60");
+    let instant = OffsetDateTime::parse(text, &Rfc3339).ok();
+    instant.filter(|_| sound && !leaps)
 }
 
 /// An instant in a JSON answer.
@@ -119,6 +121,7 @@ mod tests {
             "2026-11-30T18:00:00Z ",
             "2026-11-3\u{e9}T18:00:00Z",
             "20261-11-30T18:00:00Z",
+            "2016-12-31T23:59:60Z",
         ] {
             assert_eq!(parse(text), None, "{text}");
         }

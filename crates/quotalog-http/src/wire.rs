@@ -283,6 +283,7 @@ impl Serialize for FactsBody<'_> {
         for (name, fact) in self.0.iter() {
             match fact {
                 Fact::Text(text) => object.serialize_entry(name, text)?,
+                Fact::Texts(texts) => object.serialize_entry(name, texts)?,
                 Fact::Number(number) => object.serialize_entry(name, number)?,
                 Fact::Null => object.serialize_entry(name, &())?,
             }

@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::eraser::Eraser;
 use crate::metrics::{self, Metrics};
 use crate::queue::{Queue, Waiting};
 use crate::store::{
@@ -22,8 +23,8 @@ use crate::writer::Writer;
 /// How long a request waits to be taken into a transaction, and how long for the answer after that.
 pub const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// How long work of many transactions may take in all: erasing a user, finding the fullest quotas. Other
-/// requests are served in between.
+/// How long work of many transactions is waited for: erasing a user, finding the fullest quotas. Other requests
+/// are served in between.
 const LONG_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The most authenticated tokens that are remembered, some 200 bytes each.
@@ -65,6 +66,7 @@ struct Inner {
     queue: Arc<Queue>,
     metrics: Metrics,
     writer: Mutex<Option<JoinHandle<()>>>,
+    eraser: Eraser,
     admin_token: Option<TokenHash>,
     /// Tokens that were valid when they were last asked for. A hit saves a read of the store, not the
     /// judgement: the transaction that serves the request judges the credential again. Unknown tokens
@@ -118,11 +120,13 @@ impl Ledger {
             batch_len_max: settings.batch_len_max,
             metrics: metrics.clone(),
         };
+        let eraser = Eraser::start(store.clone(), metrics.erasing.clone());
         Self {
             inner: Arc::new(Inner {
                 store,
                 queue,
                 metrics,
+                eraser,
                 writer: Mutex::new(Some(tokio::spawn(writer.run()))),
                 admin_token: settings.admin_token,
                 callers: Cache::new(CACHED_CALLERS_MAX),
@@ -137,9 +141,11 @@ impl Ledger {
         self.inner.metrics.collectors(Arc::clone(&self.inner.queue))
     }
 
-    /// Takes no more commands, and returns when those that were taken are answered.
+    /// Takes no more commands, and returns when those that were taken are answered. Erasures that are not
+    /// finished go on when a ledger is started on the store again.
     pub async fn shut_down(&self) {
         self.inner.queue.close();
+        self.inner.eraser.stop();
         if let Some(writer) = self.inner.writer.lock().await.take()
             && let Err(error) = writer.await
         {
@@ -376,14 +382,23 @@ impl Ledger {
         self.judged(caller, order(revoking).await)
     }
 
-    /// Erases a user, known or not. After an error, doing the same again does the rest.
+    /// Erases a user, known or not, and returns when nothing of it is left.
     ///
     /// # Errors
-    /// [`LedgerError`] when not everything was erased, or may not have been.
+    /// [`LedgerError`] when the erasure did not begin; [`LedgerError::OutcomeUnknown`] also when it goes on for
+    /// longer than one waits. It does go on then, as it does when this future is dropped; doing the same again
+    /// waits for it further.
     pub async fn erase_user(&self, caller: &Caller, user_id: UserId) -> Result<(), LedgerError> {
+        let wake = self.inner.eraser.wake();
         let credential = caller.credential.clone();
-        let erasing = self.inner.store.erase_user(credential, user_id);
-        self.judged(caller, order_for(LONG_WAIT_MAX, erasing).await)
+        let beginning = self.inner.store.erase_user(credential, user_id);
+        let erasure = self.judged(caller, order(beginning).await)?;
+        drop(wake);
+        let finishing = self.inner.eraser.finished(erasure);
+        match tokio::time::timeout(LONG_WAIT_MAX, finishing).await {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => self.counted(Err(LedgerError::OutcomeUnknown)),
+        }
     }
 
     /// Whether the store answers.
@@ -439,11 +454,7 @@ async fn ask_for<T>(wait_max: Duration, answer: StoreFuture<'_, T>) -> Result<T,
 
 /// Orders a change; one that is not answered in time may have happened.
 async fn order<T>(answer: StoreFuture<'_, T>) -> Result<T, LedgerError> {
-    order_for(WAIT_MAX, answer).await
-}
-
-async fn order_for<T>(wait_max: Duration, answer: StoreFuture<'_, T>) -> Result<T, LedgerError> {
-    match tokio::time::timeout(wait_max, answer).await {
+    match tokio::time::timeout(WAIT_MAX, answer).await {
         Ok(answer) => answer.map_err(failed),
         Err(_elapsed) => Err(LedgerError::OutcomeUnknown),
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use prometheus::core::Collector;
 use prometheus::{
-    Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts, PullingGauge, exponential_buckets,
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, PullingGauge,
+    exponential_buckets,
 };
 use quotalog_domain::{Operation, Refusal};
 
@@ -25,6 +26,8 @@ pub(crate) struct Metrics {
     exhausted: IntCounter,
     units: IntCounter,
     errors: IntCounterVec,
+    /// 1 while an erasure is not finished.
+    pub(crate) erasing: IntGauge,
 }
 
 /// What can become of a consume, single or of many items.
@@ -94,6 +97,11 @@ impl Metrics {
             .expect(NAMED),
             consumes,
             errors,
+            erasing: IntGauge::new(
+                "quotalog_erasing",
+                "1 while the erasure of a user is not finished, else 0.",
+            )
+            .expect(NAMED),
         }
     }
 
@@ -112,6 +120,7 @@ impl Metrics {
             Box::new(self.consumes.clone()),
             Box::new(self.units.clone()),
             Box::new(self.errors.clone()),
+            Box::new(self.erasing.clone()),
         ]
     }
 

@@ -12,9 +12,9 @@ use quotalog_domain::{
     Timestamp, UserId, Window, decide_batch,
 };
 use quotalog_ledger::store::{
-    Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ExpiryPassed, Judged, Listed,
-    Page, Publish, QuotaFilter, Read, Retention, Revoked, StoreError, StoreFuture, TokenOrder,
-    UsageEntry, UsageRange,
+    Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ErasureId, ExpiryPassed, Judged,
+    Listed, Page, Publish, QuotaFilter, Read, Retention, Revoked, StoreError, StoreFuture,
+    TokenOrder, UsageEntry, UsageRange,
 };
 use quotalog_ledger::{Ledger, LedgerError, Settings, WAIT_MAX};
 use tokio::sync::Semaphore;
@@ -41,6 +41,22 @@ struct ScriptedStore {
     lookups: Mutex<u32>,
     lookups_hang: Mutex<bool>,
     revoked: Mutex<bool>,
+    /// Permits for steps of erasures.
+    steps: Semaphore,
+    erasures: Mutex<Erasures>,
+}
+
+/// Steps that each erasure takes.
+const STEPS: u32 = 3;
+
+/// Erasures by their number, which are finished in their order.
+struct Erasures {
+    begun: i64,
+    finished: i64,
+    /// Of the oldest that is not finished.
+    steps_left: u32,
+    /// Steps that fail before the next one that does not.
+    failures: u32,
 }
 
 impl ScriptedStore {
@@ -53,6 +69,24 @@ impl ScriptedStore {
             lookups: Mutex::default(),
             lookups_hang: Mutex::default(),
             revoked: Mutex::default(),
+            steps: Semaphore::new(0),
+            erasures: Mutex::new(Erasures {
+                begun: 0,
+                finished: 0,
+                steps_left: STEPS,
+                failures: 0,
+            }),
+        }
+    }
+
+    /// Lets steps of erasures go on, as many as like.
+    fn let_steps_go_on(&self) {
+        self.steps.add_permits(1_000);
+    }
+
+    async fn until_finished(&self, erasures: i64) {
+        while self.erasures.lock().unwrap().finished < erasures {
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
@@ -213,8 +247,32 @@ impl Administer for ScriptedStore {
         Box::pin(std::future::pending())
     }
 
-    fn erase_user(&self, _: Credential, _: UserId) -> StoreFuture<'_, Judged<()>> {
-        Box::pin(std::future::pending())
+    fn erase_user(&self, _: Credential, _: UserId) -> StoreFuture<'_, Judged<ErasureId>> {
+        Box::pin(async {
+            let mut erasures = self.erasures.lock().unwrap();
+            erasures.begun += 1;
+            Ok(Ok(ErasureId(erasures.begun)))
+        })
+    }
+
+    fn erase_step(&self) -> StoreFuture<'_, Option<ErasureId>> {
+        Box::pin(async {
+            self.steps.acquire().await.unwrap().forget();
+            let mut erasures = self.erasures.lock().unwrap();
+            if erasures.failures > 0 {
+                erasures.failures -= 1;
+                return Err(StoreError::Unavailable(cause("disk full")));
+            }
+            if erasures.finished < erasures.begun {
+                erasures.steps_left -= 1;
+                if erasures.steps_left == 0 {
+                    erasures.finished += 1;
+                    erasures.steps_left = STEPS;
+                }
+            }
+            let oldest = erasures.finished + 1;
+            Ok((oldest <= erasures.begun).then_some(ErasureId(oldest)))
+        })
     }
 
     fn prune_step(&self, _: Retention, _: u32) -> StoreFuture<'_, u32> {
@@ -550,4 +608,87 @@ async fn work_of_many_transactions_is_waited_for_longer() {
     let question = ledger.quotas(&caller(), QuotaFilter::default(), page).await;
     assert!(matches!(question, Err(LedgerError::Unavailable)));
     assert!(started.elapsed() < 2 * WAIT_MAX);
+}
+
+fn user(user_id: &str) -> UserId {
+    UserId::try_from(user_id).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_erasure_is_answered_when_it_is_finished() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let caller = caller();
+    let mut erasing = Box::pin(ledger.erase_user(&caller, user("u")));
+    // All steps but the last.
+    store.steps.add_permits(2);
+    let early = tokio::time::timeout(WAIT_MAX, &mut erasing).await;
+    assert!(early.is_err());
+    store.steps.add_permits(1);
+    erasing.await.unwrap();
+    assert_eq!(store.erasures.lock().unwrap().finished, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_erasure_whose_client_left_is_finished() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let caller = caller();
+    let erasing = ledger.erase_user(&caller, user("u"));
+    let left = tokio::time::timeout(WAIT_MAX, erasing).await;
+    assert!(left.is_err());
+    assert_eq!(store.erasures.lock().unwrap().begun, 1);
+    store.let_steps_go_on();
+    store.until_finished(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_erasure_that_is_not_waited_for_any_longer_goes_on_and_a_repeat_waits_further() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let unknown = ledger.erase_user(&caller(), user("u")).await;
+    assert!(matches!(unknown, Err(LedgerError::OutcomeUnknown)));
+    store.let_steps_go_on();
+    ledger.erase_user(&caller(), user("u")).await.unwrap();
+    assert_eq!(store.erasures.lock().unwrap().finished, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn erasures_of_others_are_found_at_the_start_and_later() {
+    let store = Arc::new(ScriptedStore::new(0));
+    store.let_steps_go_on();
+    store.erasures.lock().unwrap().begun = 2;
+    let _ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    store.until_finished(2).await;
+    store.erasures.lock().unwrap().begun = 3;
+    store.until_finished(3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_fails_is_tried_again() {
+    let store = Arc::new(ScriptedStore::new(0));
+    store.let_steps_go_on();
+    store.erasures.lock().unwrap().failures = 20;
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    ledger.erase_user(&caller(), user("u")).await.unwrap();
+    assert_eq!(store.erasures.lock().unwrap().failures, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_does_not_wait_for_erasures() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let erasing = tokio::spawn({
+        let ledger = ledger.clone();
+        async move { ledger.erase_user(&caller(), user("u")).await }
+    });
+    while store.erasures.lock().unwrap().begun == 0 {
+        tokio::task::yield_now().await;
+    }
+    ledger.shut_down().await;
+    let answer = erasing.await.unwrap();
+    assert!(matches!(answer, Err(LedgerError::OutcomeUnknown)));
+    store.let_steps_go_on();
+    tokio::time::sleep(2 * WAIT_MAX).await;
+    assert_eq!(store.erasures.lock().unwrap().finished, 0);
 }

@@ -40,7 +40,9 @@ const STATEMENTS: &[(&str, &[&[&str]])] = &[
     (audit::PAGE, &[&["id"]]),
     (prune::PRUNE_USAGE, &[&["window_start"]]),
     (prune::PRUNE_KEPT, &[&["kept_at"]]),
-    (prune::PRUNE_AUDIT, &[&["at"], &["id"]]),
+    (prune::PRUNE_TOKENS, &[&["expires_at"]]),
+    (prune::ENTRIES, &[&["id"]]),
+    (prune::DELETE_ENTRIES, &[&["id"]]),
     (prune::LOCK_ANCHORS, &[&PAIR]),
     (erase::LOCK, &[&["user_id"]]),
     (erase::DELETE_POLICIES, &[&["user_id"]]),
@@ -49,6 +51,10 @@ const STATEMENTS: &[(&str, &[&[&str]])] = &[
     (erase::DELETE_KEPT, &[&["user_id"]]),
     (erase::DELETE_KEPT_ONE, &[&KEY]),
     (erase::KEPT_FOR_CALLERS, &[&KEY]),
+    (erase::OLDEST_FREE, &[]),
+    (erase::OLDEST, &[]),
+    (erase::GO_ON_AFTER, &[&["id"]]),
+    (erase::DELETE, &[&["id"]]),
 ];
 const PAIR: [&str; 2] = ["user_id", "resource"];
 const ROW: [&str; 3] = ["user_id", "resource", "window_start"];

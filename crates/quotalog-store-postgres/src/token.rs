@@ -35,7 +35,8 @@ pub(crate) const EXISTING: &str = "SELECT id FROM quotalog_tokens WHERE id = ANY
 const INSERT: &str = "INSERT INTO quotalog_tokens \
      (id, hash, role, user_id, name, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7)";
 pub(crate) const DELETE: &str = "DELETE FROM quotalog_tokens WHERE id = $1";
-pub(crate) const DELETE_OF_USER: &str = "DELETE FROM quotalog_tokens WHERE user_id = $1";
+pub(crate) const DELETE_OF_USER: &str =
+    "DELETE FROM quotalog_tokens WHERE user_id = $1 RETURNING id";
 pub(crate) const PAGE: &str = "SELECT place, id, role, user_id, name, created_at, expires_at \
      FROM quotalog_tokens WHERE place > $1 ORDER BY place LIMIT $2";
 
@@ -161,14 +162,14 @@ pub(crate) async fn page(
     }
 }
 
-/// Deletes the tokens of a user, and tells how many they were.
-pub(crate) async fn delete_of_user(tx: &Tx<'_>, user_id: &UserId) -> Result<u64, Error> {
+/// Deletes the tokens of a user, and tells their ids.
+pub(crate) async fn delete_of_user(tx: &Tx<'_>, user_id: &UserId) -> Result<Vec<String>, Error> {
     let user_id = user_id.as_str();
-    let deleted = tx.connection().execute(DELETE_OF_USER, &[&user_id]).await?;
-    if deleted > 0 {
+    let deleted = tx.connection().query(DELETE_OF_USER, &[&user_id]).await?;
+    if !deleted.is_empty() {
         tx.connection().execute(BUMP, &[]).await?;
     }
-    Ok(deleted)
+    deleted.iter().map(|row| row.try_get(0)).collect()
 }
 
 /// Whether a valid token of an administrator is stored.

@@ -91,6 +91,8 @@ macro_rules! store_conformance {
             erasure::an_unknown_user_is_erased_too,
             erasure::an_erased_user_starts_anew,
             erasure::kept_answers_that_name_an_erased_user_are_gone,
+            erasure::an_erasure_outlives_who_began_it,
+            erasure::two_stores_share_what_is_to_be_erased,
             fullest::the_fullest_come_first,
             fullest::a_pair_of_several_rows_counts_once,
             fullest::the_fullest_are_those_of_the_list,
@@ -107,6 +109,8 @@ macro_rules! store_conformance {
             pruning::what_is_old_goes_step_by_step,
             pruning::what_is_in_retention_stays,
             pruning::the_audit_has_a_retention_of_its_own,
+            pruning::an_entry_is_as_young_as_those_before_it,
+            pruning::a_token_is_pruned_long_after_its_end,
             pruning::a_leap_of_the_clock_deletes_nothing_of_today,
             pruning::a_leap_that_lasts_is_believed,
         }

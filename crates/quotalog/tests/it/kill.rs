@@ -9,7 +9,7 @@ use hyper::{Method, Request};
 use tokio::sync::watch;
 
 use crate::support::load::{Load, Tally};
-use crate::support::server::{ADMIN, Connection, Site, until};
+use crate::support::server::{ADMIN, Connection, Site, read_number, until};
 
 const CONNECTIONS: usize = 64;
 
@@ -140,4 +140,53 @@ fn keyed_consume(key: &str) -> Request<Full<Bytes>> {
         .header("idempotency-key", key)
         .body(Full::default())
         .unwrap()
+}
+
+/// An erasure goes on when its client has left, and after a crash in the middle of it.
+#[tokio::test]
+async fn an_erasure_is_finished_whatever_happens() {
+    const ROWS: i64 = 40_000;
+    let site = Site::new();
+    let server = site.serve();
+    server.set("/quotas/u/r", "daily", 10).await;
+    assert!(server.stop().success());
+    let fill = format!(
+        "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {ROWS}) \
+         INSERT INTO quota_usage (user_id, resource, window_start, usage, created_at, updated_at) \
+         SELECT 'u', 'r', strftime('%Y-%m-%d %H:00:00', 'now', '-2 days', '-' || (n % 500) || ' hours'), 1, \
+         '2026-01-01 00:00:00', '2026-01-01 00:00:00' FROM n WHERE n <= 500 \
+         UNION ALL SELECT 'u', 'r' || n, strftime('%Y-%m-%d 00:00:00', 'now', '-3 days'), 1, \
+         '2026-01-01 00:00:00', '2026-01-01 00:00:00' FROM n WHERE n > 500"
+    );
+    let database = rusqlite::Connection::open(site.database()).unwrap();
+    database.execute_batch(&fill).unwrap();
+    drop(database);
+    let left = || read_number(&site.database(), "SELECT count(*) FROM quota_usage");
+    assert_eq!(left(), ROWS);
+
+    let server = site.serve();
+    let address = server.address;
+    let client = tokio::spawn(async move {
+        let mut connection = Connection::open(address).await.unwrap();
+        let _left = connection
+            .call(Method::DELETE, "/quotas/u", ADMIN, "")
+            .await;
+    });
+    until("the erasure has begun", async || left() < ROWS).await;
+    client.abort();
+    server.kill();
+    let at_crash = left();
+    assert!(at_crash > 0, "the crash came too late to show anything");
+
+    let server = site.serve();
+    until("the erasure is finished", async || left() == 0).await;
+    let unfinished = "SELECT count(*) FROM quotalog_erasures";
+    until("nothing is left of it", async || {
+        read_number(&site.database(), unfinished) == 0
+    })
+    .await;
+    let audit = server
+        .call(Method::GET, "/audit?user_id=u&limit=1", "")
+        .await;
+    assert_eq!(audit.is(200).json()["entries"][0]["action"], "user.erase");
 }
