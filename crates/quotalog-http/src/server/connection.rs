@@ -153,12 +153,17 @@ fn answer(
     activity: &Arc<Activity>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response, Cut>> + use<> {
-    // Most requests have no body, and then none is boxed.
-    let begun = activity.begin(!request.body().is_end_stream());
-    let answering = begun.map(|(in_hand, arriving)| {
-        let request = request.map(|incoming| match arriving {
-            Some(arriving) => Body::new(ArrivingBody { incoming, arriving }),
-            None => Body::empty(),
+    let answering = activity.begin().map(|in_hand| {
+        let request = request.map(|incoming| {
+            // Most requests have no body, and then none is boxed.
+            if incoming.is_end_stream() {
+                return Body::empty();
+            }
+            Body::new(ArrivingBody {
+                incoming,
+                activity: Arc::clone(activity),
+                arriving: None,
+            })
         });
         (in_hand, router.clone().call(request))
     });
@@ -170,14 +175,11 @@ fn answer(
     }
 }
 
-/// A body on its way, for as long as somebody reads it.
+/// A body on its way. The client is waited for from when somebody first reads it until nobody will any more.
 struct ArrivingBody {
     incoming: Incoming,
-    #[expect(
-        dead_code,
-        reason = "says by its end that the body is no longer waited for"
-    )]
-    arriving: Arriving,
+    activity: Arc<Activity>,
+    arriving: Option<Arriving>,
 }
 
 impl HttpBody for ArrivingBody {
@@ -188,7 +190,10 @@ impl HttpBody for ArrivingBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        Pin::new(&mut self.incoming).poll_frame(context)
+        let body = &mut *self;
+        body.arriving
+            .get_or_insert_with(|| body.activity.awaits_body());
+        Pin::new(&mut body.incoming).poll_frame(context)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -358,6 +363,27 @@ mod tests {
         assert!(served.answer().await.starts_with("HTTP/1.1 200"));
         served.settle().await;
         assert!(served.activity.waiting_since().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_nobody_reads_yet_is_not_waited_for() {
+        let may_read = Arc::new(Notify::new());
+        let reading = Arc::clone(&may_read);
+        let late = move |body: Body| async move {
+            reading.notified().await;
+            let bytes = axum::body::to_bytes(body, 3).await.unwrap();
+            bytes.len().to_string()
+        };
+        let mut served = Served::with(Router::new().route("/", post(late)));
+        let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n";
+        served.send(head).await;
+        served.send("ab").await;
+        assert_eq!(served.activity.waiting_since(), None);
+        may_read.notify_one();
+        served.settle().await;
+        assert_eq!(served.activity.waiting_since(), Some(Instant::now()));
+        served.send("c").await;
+        assert!(served.answer().await.starts_with("HTTP/1.1 200"));
     }
 
     #[tokio::test(start_paused = true)]
