@@ -27,6 +27,9 @@ pub struct DefaultPolicy {
 /// The state of a policy as an opaque text of visible ASCII, equal exactly when window, limit and both
 /// dates are. It changes with the policy, not with usage: the inside of an entity tag
 /// (RFC 9110 section 8.8.3).
+///
+/// A policy that is removed and made again with the same terms within one second has its old revision. That is
+/// sound, since all that a reader is shown of it is the same, and a strong tag promises no more (section 8.8.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Revision(Box<str>);
 
