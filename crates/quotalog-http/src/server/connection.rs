@@ -26,6 +26,9 @@ use super::watched::Watched;
 /// The largest head of a request; a larger one is answered 431 by the connection itself.
 const HEAD_BYTES_MAX: u32 = 64 * 1024;
 
+/// The largest head of a request of HTTP/2, of which a connection may have a hundred at once.
+const LIST_BYTES_MAX: u32 = 32 * 1024;
+
 /// How many requests an HTTP/2 connection may have at once; what RFC 9113 section 6.5.2 asks for at least.
 const STREAMS_MAX: u32 = 100;
 
@@ -123,7 +126,7 @@ fn of_http2() -> http2::Builder<TokioExecutor> {
         .max_concurrent_streams(STREAMS_MAX)
         .initial_connection_window_size(UNREAD_BYTES_MAX)
         .initial_stream_window_size(UNREAD_BYTES_MAX)
-        .max_header_list_size(HEAD_BYTES_MAX);
+        .max_header_list_size(LIST_BYTES_MAX);
     builder
 }
 
