@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use prometheus::process_collector::ProcessCollector;
-use quotalog_http::{Admission, App, Draining, Metrics, Settings as ServerSettings, Tls};
+use quotalog_front::{Admission, Draining};
+use quotalog_http::{App, Metrics, Settings as ServerSettings, Tls};
 use quotalog_ledger::clock::SystemClock;
 use quotalog_ledger::store::{Retention, Store, StoreError};
 use quotalog_ledger::{Ledger, Settings};

@@ -30,13 +30,14 @@ struct Inner {
 }
 
 /// A request that may be worked on, until this is dropped.
-pub(crate) struct Admitted {
+#[derive(Debug)]
+pub struct Admitted {
     _permit: OwnedSemaphorePermit,
 }
 
 /// The caller has too many requests under way, and this one waited in vain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Overloaded;
+pub struct Overloaded;
 
 impl Admission {
     /// At most `share` requests of each caller at once; at least 1.
@@ -50,7 +51,10 @@ impl Admission {
     }
 
     /// Waits for the caller's turn, as long as a request may wait.
-    pub(crate) async fn admit(&self, caller: &Caller) -> Result<Admitted, Overloaded> {
+    ///
+    /// # Errors
+    /// [`Overloaded`] when it did not come.
+    pub async fn admit(&self, caller: &Caller) -> Result<Admitted, Overloaded> {
         let share = self.share_of(caller);
         let permit = match Arc::clone(&share).try_acquire_owned() {
             Ok(permit) => permit,
