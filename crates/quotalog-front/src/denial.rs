@@ -5,6 +5,8 @@ use serde::Serialize;
 
 use crate::quota_body::{JSON_BYTES_USUAL, QuotaBody};
 
+/// The media type of the document.
+pub const MEDIA_TYPE: &str = "application/problem+json";
 /// The registered type of the problem, by draft-ietf-httpapi-ratelimit-headers-10.
 pub const TYPE_URI: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 /// The title of the problem.

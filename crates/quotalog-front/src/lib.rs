@@ -5,6 +5,7 @@
 
 mod admission;
 mod bearer;
+mod caught;
 pub mod denial;
 mod draining;
 pub mod instant;
@@ -13,5 +14,6 @@ pub mod ratelimit;
 
 pub use admission::{Admission, Admitted, Overloaded};
 pub use bearer::bearer_token;
+pub use caught::{Panicked, caught};
 pub use draining::Draining;
 pub use quota_body::{JSON_BYTES_USUAL, QuotaBody};

@@ -95,6 +95,23 @@ const USES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "quotalog-grpc",
+        &[
+            "quotalog-auth",
+            "quotalog-domain",
+            "quotalog-front",
+            "quotalog-ledger",
+            "axum",
+            "envoy-types",
+            "prometheus",
+            "tokio",
+            "tokio-stream",
+            "tonic",
+            "tonic-health",
+            "tracing",
+        ],
+    ),
+    (
         "quotalog-http",
         &[
             "quotalog-auth",
@@ -135,6 +152,7 @@ const USES: &[(&str, &[&str])] = &[
             "quotalog-auth",
             "quotalog-domain",
             "quotalog-front",
+            "quotalog-grpc",
             "quotalog-http",
             "quotalog-ledger",
             "quotalog-store-postgres",

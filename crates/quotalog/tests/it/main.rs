@@ -13,6 +13,7 @@ mod connections;
 mod deploy;
 mod doctor;
 mod faults;
+mod grpc;
 mod http;
 mod kill;
 mod postgres;

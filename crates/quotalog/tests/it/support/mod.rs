@@ -6,6 +6,7 @@ pub(crate) mod chance;
 pub(crate) mod load;
 pub(crate) mod log;
 pub(crate) mod raw;
+pub(crate) mod rls;
 pub(crate) mod server;
 pub(crate) mod stream;
 pub(crate) mod tls;
