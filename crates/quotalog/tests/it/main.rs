@@ -12,6 +12,7 @@ mod cli;
 mod connections;
 mod deploy;
 mod doctor;
+mod envoy;
 mod faults;
 mod grpc;
 mod http;

@@ -1,6 +1,7 @@
 //! A client of the rate-limit service, and the service over a test's ledger.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
@@ -50,21 +51,25 @@ pub(crate) async fn serve_with(app: &TestApp, keys: Keys) -> Service {
         metrics: Metrics::new(),
     });
     let (running, stopped) = oneshot::channel();
-    let settings = quotalog_http::Settings {
-        tls: None,
-        head_timeout: std::time::Duration::from_secs(10),
-        idle_timeout: std::time::Duration::from_secs(75),
-        connections_max: 100,
-        drain_deadline: std::time::Duration::from_secs(30),
-    };
     let shutdown = async {
         let _dropped = stopped.await;
     };
-    let ended = tokio::spawn(quotalog_http::serve(listener, router, settings, shutdown));
+    let ended = tokio::spawn(quotalog_http::serve(listener, router, settings(), shutdown));
     Service {
         address,
         ended,
         running,
+    }
+}
+
+/// As a server treats its connections by default, without TLS.
+pub(crate) fn settings() -> quotalog_http::Settings {
+    quotalog_http::Settings {
+        tls: None,
+        head_timeout: Duration::from_secs(10),
+        idle_timeout: Duration::from_secs(75),
+        connections_max: 1_000,
+        drain_deadline: Duration::from_secs(30),
     }
 }
 
