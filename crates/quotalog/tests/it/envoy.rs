@@ -225,6 +225,12 @@ async fn of_5000_requests_at_a_limit_of_1000_exactly_1000_reach_the_upstream() {
     }
 }
 
+#[test]
+fn the_documentation_prints_what_is_run() {
+    let printed = include_str!("../../../../docs/envoy.md");
+    assert!(printed.contains(&format!("```yaml\n{CONFIG}```\n")));
+}
+
 /// Stops the server, hears what Envoy answers meanwhile, and starts it again where it was.
 async fn without_quotalog(config: &str, meanwhile: u16) {
     let Some(scene) = Scene::set_with(config).await else {
