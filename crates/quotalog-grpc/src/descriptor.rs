@@ -1,5 +1,7 @@
 //! From the message of a call to the hits that it stands for. Its faults are told all at once.
 
+use std::fmt;
+
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
 use quotalog_domain::{Amount, Hit, IdError, Pair, Resource, UserId};
@@ -44,13 +46,13 @@ pub(crate) fn hits(keys: &Keys, request: &RateLimitRequest) -> Result<Vec<Hit>, 
     // A field that was left out is read as 0.
     let amount = match request.hits_addend {
         0 => Some(Amount::ONE),
-        units => checked("hits_addend", units.into(), &mut faults),
+        units => checked(format_args!("hits_addend"), units.into(), &mut faults),
     };
     let mut hits = Vec::with_capacity(request.descriptors.len());
     for (position, descriptor) in request.descriptors.iter().enumerate() {
-        let place = format!("descriptors[{position}]");
-        let pair = pair(keys, request, descriptor, &place, &mut faults);
-        let amount = own_amount(descriptor, amount, &place, &mut faults);
+        let place = Place(position);
+        let pair = pair(keys, request, descriptor, place, &mut faults);
+        let amount = own_amount(descriptor, amount, place, &mut faults);
         hits.extend(pair.map(|pair| Hit { pair, amount }));
     }
     if faults.all.is_empty() {
@@ -64,7 +66,7 @@ fn pair(
     keys: &Keys,
     request: &RateLimitRequest,
     descriptor: &RateLimitDescriptor,
-    place: &str,
+    place: Place,
     faults: &mut Faults,
 ) -> Option<Pair> {
     let user = entry(descriptor, &keys.user, place, faults);
@@ -101,7 +103,7 @@ enum Found<'a> {
 fn entry<'a>(
     descriptor: &'a RateLimitDescriptor,
     key: &str,
-    place: &str,
+    place: Place,
     faults: &mut Faults,
 ) -> Found<'a> {
     let mut entries = descriptor.entries.iter().filter(|entry| entry.key == key);
@@ -117,7 +119,7 @@ fn entry<'a>(
 
 fn read<'a, T: TryFrom<&'a str, Error = IdError>>(
     text: &'a str,
-    place: &str,
+    place: Place,
     name: &str,
     faults: &mut Faults,
 ) -> Option<T> {
@@ -130,7 +132,7 @@ fn read<'a, T: TryFrom<&'a str, Error = IdError>>(
 fn own_amount(
     descriptor: &RateLimitDescriptor,
     of_call: Option<Amount>,
-    place: &str,
+    place: Place,
     faults: &mut Faults,
 ) -> Option<Amount> {
     if descriptor.is_negative_hits {
@@ -139,15 +141,25 @@ fn own_amount(
     match descriptor.hits_addend {
         None => of_call,
         Some(units) if units.value == 0 => None,
-        Some(units) => checked(&format!("{place}: hits_addend"), units.value, faults),
+        Some(units) => checked(format_args!("{place}: hits_addend"), units.value, faults),
     }
 }
 
-fn checked(name: &str, units: u64, faults: &mut Faults) -> Option<Amount> {
+fn checked(name: fmt::Arguments<'_>, units: u64, faults: &mut Faults) -> Option<Amount> {
     let amount = Amount::try_from(units);
     amount
         .map_err(|_too_large| faults.add(format!("{name} must not exceed 1000000.")))
         .ok()
+}
+
+/// A descriptor, as faults name it.
+#[derive(Clone, Copy)]
+struct Place(usize);
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "descriptors[{}]", self.0)
+    }
 }
 
 #[derive(Default)]

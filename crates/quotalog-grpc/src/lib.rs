@@ -8,6 +8,7 @@ mod deadline;
 mod descriptor;
 mod guard;
 mod health;
+mod http1;
 mod metrics;
 mod router;
 mod service;

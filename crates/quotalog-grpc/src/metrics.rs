@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use prometheus::core::Collector;
-use prometheus::{Histogram, HistogramOpts, IntCounterVec, Opts};
+use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts};
 use tonic::Code;
 
 /// Upper bounds of the histogram of calls, in seconds: around the 20 ms that a proxy waits by default.
@@ -15,6 +15,8 @@ const SECONDS: [f64; 12] = [
 #[derive(Clone)]
 pub struct Metrics {
     calls: IntCounterVec,
+    granted: IntCounter,
+    denied: IntCounter,
     seconds: Histogram,
 }
 
@@ -34,13 +36,14 @@ impl Metrics {
             "quotalog_rate_limit_call_duration_seconds",
             "From the head of a call of ShouldRateLimit to its answer.",
         );
+        let calls = IntCounterVec::new(calls, &["code"]).expect(NAMED);
         let metrics = Self {
-            calls: IntCounterVec::new(calls, &["code"]).expect(NAMED),
+            granted: calls.with_label_values(&[name_of(Code::Ok)]),
+            denied: calls.with_label_values(&[OVER_LIMIT]),
+            calls,
             seconds: Histogram::with_opts(seconds.buckets(SECONDS.to_vec())).expect(NAMED),
         };
         for code in [
-            OVER_LIMIT,
-            name_of(Code::Ok),
             name_of(Code::InvalidArgument),
             name_of(Code::Unauthenticated),
             name_of(Code::PermissionDenied),
@@ -60,12 +63,13 @@ impl Metrics {
 
     /// Counts a call that was answered with `code`, and whether its verdict was that it does not fit.
     pub(crate) fn answered(&self, code: Code, over_limit: bool, took: Duration) {
-        let name = if over_limit {
-            OVER_LIMIT
+        if code != Code::Ok {
+            self.calls.with_label_values(&[name_of(code)]).inc();
+        } else if over_limit {
+            self.denied.inc();
         } else {
-            name_of(code)
-        };
-        self.calls.with_label_values(&[name]).inc();
+            self.granted.inc();
+        }
         self.seconds.observe(took.as_secs_f64());
     }
 }

@@ -3,11 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Request;
-use axum::http::header::{CONNECTION, HeaderValue};
-use axum::http::{StatusCode, Version};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
-use axum::response::{IntoResponse as _, Response};
+use axum::middleware::from_fn;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::{
     RateLimitServiceServer, SERVICE_NAME,
 };
@@ -16,9 +12,10 @@ use quotalog_ledger::Ledger;
 use tonic::Status;
 
 use crate::descriptor::Keys;
+use crate::guard::Guarded;
 use crate::metrics::Metrics;
 use crate::service::RateLimits;
-use crate::{guard, health, status};
+use crate::{health, http1, status};
 
 /// The largest message of a call. What 100 descriptors with the longest ids need fits in twice.
 const MESSAGE_BYTES_MAX: usize = 128 * 1024;
@@ -44,29 +41,20 @@ pub fn router(app: App) -> Router {
         ledger: app.ledger.clone(),
         keys: app.keys.clone(),
     };
-    let rate_limits =
+    let service =
         RateLimitServiceServer::new(rate_limits).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let health = health::service(app.ledger.clone(), app.draining.clone(), SERVICE_NAME);
-    Router::new()
-        .route_service(&methods_of(SERVICE_NAME), rate_limits)
-        .route_layer(from_fn_with_state(Arc::new(app), guard::judged))
+    let others = Router::new()
         .route_service(&methods_of(health::NAME), health)
         .fallback(async || status::answer(Status::unimplemented("There is no such service.")))
-        .layer(from_fn(only_http2))
+        .layer(from_fn(http1::refuse));
+    let guarded = Guarded {
+        app: Arc::new(app),
+        service,
+    };
+    others.route_service(&methods_of(SERVICE_NAME), guarded)
 }
 
 fn methods_of(service: &str) -> String {
     format!("/{service}/{{*method}}")
-}
-
-/// Ends a connection of HTTP/1, in which no gRPC can be spoken.
-async fn only_http2(request: Request, next: Next) -> Response {
-    if request.version() >= Version::HTTP_2 {
-        return next.run(request).await;
-    }
-    let text = "This port speaks gRPC, over HTTP/2 alone.\n";
-    let mut response = (StatusCode::HTTP_VERSION_NOT_SUPPORTED, text).into_response();
-    let headers = response.headers_mut();
-    headers.insert(CONNECTION, HeaderValue::from_static("close"));
-    response
 }

@@ -108,6 +108,7 @@ const USES: &[(&str, &[&str])] = &[
             "tokio-stream",
             "tonic",
             "tonic-health",
+            "tower",
             "tracing",
         ],
     ),
