@@ -29,6 +29,11 @@ pub enum Operation {
         /// What to count, in the order of the request.
         items: Vec<Item>,
     },
+    /// Counts the units of all hits, or none of them, where a pair that nothing limits fits by nature.
+    RateLimit {
+        /// What to count, in the order of the request. The same pair may stand in several hits.
+        hits: Vec<Hit>,
+    },
     /// Gives units of the current window back; usage stops at 0.
     Refund {
         /// Whose units, and of what.
@@ -88,6 +93,15 @@ pub struct Item {
     pub amount: Amount,
 }
 
+/// One line of a rate-limit call, as proxies send them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hit {
+    /// Whose units, and of what.
+    pub pair: Pair,
+    /// How many; `None` asks whether anything is left, and counts nothing.
+    pub amount: Option<Amount>,
+}
+
 impl Command {
     /// A command without a key.
     #[must_use]
@@ -123,6 +137,7 @@ impl Operation {
         match self {
             Self::Consume { .. } => "consume",
             Self::ConsumeBatch { .. } => "consume-batch",
+            Self::RateLimit { .. } => "rate-limit",
             Self::Refund { .. } => "refund",
             Self::Reset { .. } => "reset",
             Self::SetPolicy { .. } => "set-policy",
@@ -134,16 +149,19 @@ impl Operation {
 
     /// The pairs whose policy and usage the decision needs; a pair may come twice.
     pub fn pairs(&self) -> impl Iterator<Item = &Pair> {
-        let (one, many): (Option<&Pair>, &[Item]) = match self {
+        let (one, items, hits): (Option<&Pair>, &[Item], &[Hit]) = match self {
             Self::Consume { pair, .. }
             | Self::Refund { pair, .. }
             | Self::Reset { pair }
             | Self::SetPolicy { pair, .. }
-            | Self::DeletePolicy { pair, .. } => (Some(pair), &[]),
-            Self::ConsumeBatch { items } => (None, items),
-            Self::SetDefault { .. } | Self::DeleteDefault { .. } => (None, &[]),
+            | Self::DeletePolicy { pair, .. } => (Some(pair), &[], &[]),
+            Self::ConsumeBatch { items } => (None, items, &[]),
+            Self::RateLimit { hits } => (None, &[], hits),
+            Self::SetDefault { .. } | Self::DeleteDefault { .. } => (None, &[], &[]),
         };
-        one.into_iter().chain(many.iter().map(|item| &item.pair))
+        let items = items.iter().map(|item| &item.pair);
+        let hits = hits.iter().map(|hit| &hit.pair);
+        one.into_iter().chain(items).chain(hits)
     }
 
     /// The resources whose default the decision needs; a resource may come twice.
@@ -154,6 +172,7 @@ impl Operation {
             }
             Self::Consume { .. }
             | Self::ConsumeBatch { .. }
+            | Self::RateLimit { .. }
             | Self::Refund { .. }
             | Self::Reset { .. }
             | Self::SetPolicy { .. }
@@ -173,12 +192,14 @@ impl Operation {
             }
             Self::ConsumeBatch { items } => {
                 for item in items {
-                    // No id holds a "/", so it parts them without doubt.
-                    bytes.extend(item.pair.user_id.as_str().bytes());
-                    bytes.push(b'/');
-                    bytes.extend(item.pair.resource.as_str().bytes());
-                    bytes.push(b'/');
+                    item.pair.write_to(&mut bytes);
                     bytes.extend(item.amount.get().to_be_bytes());
+                }
+            }
+            Self::RateLimit { hits } => {
+                for hit in hits {
+                    hit.pair.write_to(&mut bytes);
+                    bytes.extend(hit.units().to_be_bytes());
                 }
             }
             Self::SetPolicy {
@@ -219,8 +240,28 @@ impl Operation {
             Self::SetDefault { resource, .. } | Self::DeleteDefault { resource, .. } => {
                 KeyScope::Resource(self.name(), resource.clone())
             }
-            Self::ConsumeBatch { .. } => KeyScope::Caller(self.name(), caller.clone()),
+            Self::ConsumeBatch { .. } | Self::RateLimit { .. } => {
+                KeyScope::Caller(self.name(), caller.clone())
+            }
         }
+    }
+}
+
+impl Hit {
+    /// The units to count; none of a question.
+    #[must_use]
+    pub fn units(&self) -> u64 {
+        self.amount.map_or(0, Amount::get)
+    }
+}
+
+impl Pair {
+    /// No id holds a "/", so it parts them without doubt.
+    fn write_to(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.user_id.as_str().bytes());
+        bytes.push(b'/');
+        bytes.extend(self.resource.as_str().bytes());
+        bytes.push(b'/');
     }
 }
 

@@ -69,9 +69,9 @@ pub(crate) fn batch_counted(Decided { answer, replayed }: Decided) -> Result<Res
             let response = json_bytes(StatusCode::OK, wire::batch(&quotas));
             Ok(marked(response, replayed))
         }
-        Answer::Quota(_) | Answer::Default(_) | Answer::Deleted => Err(Problem::internal(
-            "a batch was not answered with its quotas",
-        )),
+        Answer::Quota(_) | Answer::Limits(_) | Answer::Default(_) | Answer::Deleted => Err(
+            Problem::internal("a batch was not answered with its quotas"),
+        ),
     }
 }
 
@@ -79,9 +79,9 @@ pub(crate) fn batch_counted(Decided { answer, replayed }: Decided) -> Result<Res
 pub(crate) fn expect_quota(answer: Answer) -> Result<Quota, Problem> {
     match answer {
         Answer::Quota(quota) => Ok(quota),
-        Answer::Quotas(_) | Answer::Default(_) | Answer::Deleted => Err(Problem::internal(
-            "a command on one pair was not answered with its quota",
-        )),
+        Answer::Quotas(_) | Answer::Limits(_) | Answer::Default(_) | Answer::Deleted => Err(
+            Problem::internal("a command on one pair was not answered with its quota"),
+        ),
     }
 }
 
@@ -89,9 +89,9 @@ pub(crate) fn expect_quota(answer: Answer) -> Result<Quota, Problem> {
 pub(crate) fn expect_default(answer: Answer) -> Result<DefaultPolicy, Problem> {
     match answer {
         Answer::Default(default) => Ok(default),
-        Answer::Quota(_) | Answer::Quotas(_) | Answer::Deleted => Err(Problem::internal(
-            "setting a default was not answered with it",
-        )),
+        Answer::Quota(_) | Answer::Quotas(_) | Answer::Limits(_) | Answer::Deleted => Err(
+            Problem::internal("setting a default was not answered with it"),
+        ),
     }
 }
 

@@ -3,12 +3,9 @@
 //! It gives the request its id, reads the path, catches a panic, has a credential confirmed where the store has not
 //! judged it, writes the problem document, and reads what the handler has left of the body.
 
-use std::any::Any;
 use std::borrow::Cow;
 use std::convert::Infallible;
-use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -19,6 +16,7 @@ use axum::http::header::{CACHE_CONTROL, CONNECTION, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{Uri, Version};
 use axum::response::Response;
+use quotalog_front::caught;
 use quotalog_ledger::Ledger;
 use tower::{Layer, Service};
 
@@ -181,7 +179,7 @@ where
             Some(problem) => problem,
         },
         Ok(Err(never)) => match never {},
-        Err(panic) => Problem::internal(panic_message(&*panic)),
+        Err(panicked) => Problem::internal(panicked),
     };
     let problem = confirmed(ledger, exchange, problem).await;
     if let Some(cause) = problem.cause() {
@@ -207,26 +205,6 @@ async fn confirmed(ledger: &Ledger, exchange: &Exchange, problem: Problem) -> Pr
     }
 }
 
-/// Runs `future`, and gives back what it panicked with. A future that has panicked is not polled
-/// again, and what it may have left half done goes with it.
-async fn caught<F: Future>(future: F) -> Result<F::Output, Box<dyn Any + Send>> {
-    let mut future = pin!(future);
-    poll_fn(
-        |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
-            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-            Ok(Poll::Pending) => Poll::Pending,
-            Err(panic) => Poll::Ready(Err(panic)),
-        },
-    )
-    .await
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("panicked: {}", text.unwrap_or("without a message"))
-}
-
 fn owned(decoded: Cow<'_, str>) -> Option<Box<str>> {
     match decoded {
         Cow::Borrowed(_) => None,
@@ -246,19 +224,6 @@ fn is_private(uri: &Uri) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test]
-    async fn a_panic_is_given_back_with_its_message() {
-        let returned = caught(async { 7 }).await;
-        assert!(matches!(returned, Ok(7)));
-        let panicked = caught(async {
-            tokio::task::yield_now().await;
-            panic!("at the {}", "disco");
-        });
-        let panic = panicked.await.unwrap_err();
-        assert_eq!(panic_message(&*panic), "panicked: at the disco");
-        assert_eq!(panic_message(&7), "panicked: without a message");
-    }
 
     #[test]
     fn answers_about_quotas_and_tokens_are_private() {

@@ -320,7 +320,9 @@ async fn send(
 fn assert_is_quota_of(user: &str, result: Result<Outcome, LedgerError>) {
     match result.unwrap().unwrap().answer {
         Answer::Quota(quota) => assert_eq!(quota.pair.user_id.as_str(), user),
-        Answer::Quotas(_) | Answer::Default(_) | Answer::Deleted => panic!("no quota"),
+        Answer::Quotas(_) | Answer::Limits(_) | Answer::Default(_) | Answer::Deleted => {
+            panic!("no quota")
+        }
     }
 }
 

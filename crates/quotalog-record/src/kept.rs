@@ -52,6 +52,14 @@ pub fn encode(kept: &KeptAnswer) -> Vec<u8> {
             bytes.policy(&default.policy);
         }
         Answer::Deleted => bytes.byte(3),
+        Answer::Limits(quotas) => {
+            bytes.byte(4);
+            bytes.length(quotas.len());
+            for quota in quotas {
+                bytes.byte(u8::from(quota.is_some()));
+                quota.iter().for_each(|quota| bytes.quota(quota));
+            }
+        }
     }
     bytes.0
 }
@@ -77,6 +85,10 @@ pub fn decode(bytes: &[u8]) -> Result<KeptAnswer, Unreadable> {
             policy: bytes.policy()?,
         }),
         3 => Answer::Deleted,
+        4 => {
+            let len = bytes.number()?;
+            Answer::Limits((0..len).map(|_| bytes.limit()).collect::<Result<_, _>>()?)
+        }
         _ => return Err(Unreadable),
     };
     if bytes.0.is_empty() {
@@ -96,6 +108,7 @@ pub fn names(bytes: &[u8], user_id: &str) -> bool {
     let quotas = match decode(bytes).map(|kept| kept.answer) {
         Ok(Answer::Quota(quota)) => vec![quota],
         Ok(Answer::Quotas(quotas)) => quotas,
+        Ok(Answer::Limits(quotas)) => quotas.into_iter().flatten().collect(),
         Ok(Answer::Default(_) | Answer::Deleted) | Err(Unreadable) => Vec::new(),
     };
     quotas
@@ -258,6 +271,14 @@ impl<'a> Reader<'a> {
         })
     }
 
+    fn limit(&mut self) -> Result<Option<Quota>, Unreadable> {
+        match self.byte()? {
+            0 => Ok(None),
+            1 => self.quota().map(Some),
+            _ => Err(Unreadable),
+        }
+    }
+
     fn quota(&mut self) -> Result<Quota, Unreadable> {
         let user_id = UserId::try_from(self.text()?).map_err(|_| Unreadable)?;
         let resource = self.resource()?;
@@ -319,6 +340,7 @@ mod tests {
                 resource: Resource::try_from("r").unwrap(),
                 policy: policy(Window::Hourly, 1, -62_135_596_800),
             }),
+            Answer::Limits(vec![None, Some(quota("alice", 7, 1)), None]),
             Answer::Deleted,
         ]
     }

@@ -57,6 +57,8 @@ macro_rules! store_conformance {
             counting::parallel_batches_grant_the_limit_exactly,
             counting::a_consume_counts_all_or_nothing,
             counting::a_batch_counts_all_or_nothing,
+            counting::a_rate_limit_call_counts_all_or_nothing,
+            counting::what_nothing_limits_passes_and_leaves_nothing,
             counting::commands_of_one_commit_see_each_other,
             counting::a_refund_stops_at_0_and_a_reset_zeroes,
             counting::an_hour_and_a_day_end,

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use quotalog_auth::{Token, TokenHash};
+use quotalog_grpc::Keys;
 use quotalog_http::TlsFiles;
 use quotalog_ledger::store::Retention;
 
@@ -47,11 +48,19 @@ pub(crate) struct Listen {
     pub(crate) variable: &'static str,
 }
 
+/// What Envoy's rate-limit service needs.
+#[derive(Debug, Clone)]
+pub(crate) struct RateLimits {
+    pub(crate) listen: Listen,
+    pub(crate) keys: Keys,
+}
+
 /// What `serve` needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Serve {
     pub(crate) listen: Listen,
     pub(crate) metrics_listen: Option<Listen>,
+    pub(crate) rate_limits: Option<RateLimits>,
     pub(crate) requests_per_caller_max: usize,
     pub(crate) tls: Option<TlsFiles>,
     pub(crate) head_timeout: Seconds,
@@ -185,6 +194,30 @@ pub(crate) fn wait(flag: &str, variable: &str, text: &str) -> anyhow::Result<Sec
         return Err(Failure::error(Exit::Usage, message));
     }
     Ok(wait)
+}
+
+/// Checks that the two keys of a descriptor can be told apart.
+pub(crate) fn rls_keys(user: &str, resource: &str) -> anyhow::Result<Keys> {
+    let settings = [
+        ("--rls-user-key (QUOTALOG_RLS_USER_KEY)", user),
+        ("--rls-resource-key (QUOTALOG_RLS_RESOURCE_KEY)", resource),
+    ];
+    for (setting, key) in settings {
+        if key.is_empty() {
+            let message = format!("{setting} is empty: write the key of a descriptor's entry");
+            return Err(Failure::error(Exit::Usage, message));
+        }
+    }
+    if user == resource {
+        let [(user_key, _), (resource_key, _)] = settings;
+        let message =
+            format!("{user_key} and {resource_key} are both {user:?}: one entry cannot be both");
+        return Err(Failure::error(Exit::Usage, message));
+    }
+    Ok(Keys {
+        user: user.to_owned(),
+        resource: resource.to_owned(),
+    })
 }
 
 /// Checks that the certificate and its key are given together; what they hold is read at the start.

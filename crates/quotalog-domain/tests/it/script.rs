@@ -8,8 +8,9 @@
 //! The day is 2026-11-30; `24:00` is the midnight after it. Lines without `->` are only carried out.
 
 use quotalog_domain::{
-    Amount, Answer, CallerId, Change, Command, IdempotencyKey, Item, Limit, Operation, Outcome,
-    Pair, Policy, Precondition, Quota, Refusal, Resource, Source, Timestamp, UserId, Window,
+    Amount, Answer, CallerId, Change, Command, Hit, IdempotencyKey, Item, Limit, Operation,
+    Outcome, Pair, Policy, Precondition, Quota, Refusal, Resource, Source, Timestamp, UserId,
+    Window,
 };
 
 use crate::map_store::MapStore;
@@ -96,7 +97,7 @@ fn run(store: &mut MapStore, words: &[&str], now: Timestamp) -> String {
     }
 }
 
-/// `u/r consume 3 key=a`, `consume u/r 3 v/r 2 key=a by=gateway`, `default r set daily 5`, …
+/// `u/r consume 3 key=a`, `consume u/r 3 v/r 2 key=a by=gateway`, `hit u/r 3 v/r 0`, `default r set daily 5`, …
 fn command(store: &MapStore, words: &[&str]) -> Command {
     let option = |name: &str| words.iter().find_map(|word| word.strip_prefix(name));
     let plain: Vec<&str> = words
@@ -123,6 +124,9 @@ fn command(store: &MapStore, words: &[&str]) -> Command {
                     amount: amount(item[1]),
                 })
                 .collect(),
+        },
+        ["hit", hits @ ..] => Operation::RateLimit {
+            hits: hits.chunks(2).map(hit).collect(),
         },
         ["default", on, "set", window, limit] => Operation::SetDefault {
             resource: resource(on),
@@ -165,6 +169,13 @@ fn command(store: &MapStore, words: &[&str]) -> Command {
     }
 }
 
+fn hit(words: &[&str]) -> Hit {
+    Hit {
+        pair: pair(words[0]),
+        amount: (words[1] != "0").then(|| amount(words[1])),
+    }
+}
+
 fn pair(text: &str) -> Pair {
     let (user_id, of) = text.split_once('/').expect("user/resource");
     Pair {
@@ -191,6 +202,7 @@ fn show_outcome(outcome: &Outcome) -> String {
             let answer = match &decided.answer {
                 Answer::Quota(quota) => show(quota),
                 Answer::Quotas(quotas) => quotas.iter().map(show).collect::<Vec<_>>().join("; "),
+                Answer::Limits(quotas) => show_limits(quotas),
                 Answer::Default(default) => format!(
                     "{} {}",
                     default.policy.window.as_str(),
@@ -229,7 +241,15 @@ fn show_refusal(refusal: &Refusal) -> String {
             });
             format!("denied: {}", items.collect::<Vec<_>>().join("; "))
         }
+        Refusal::OverLimit(quotas) => format!("over limit: {}", show_limits(quotas)),
     }
+}
+
+fn show_limits(quotas: &[Option<Quota>]) -> String {
+    let shown = quotas
+        .iter()
+        .map(|quota| quota.as_ref().map_or("no limit".into(), show));
+    shown.collect::<Vec<_>>().join("; ")
 }
 
 fn show(quota: &Quota) -> String {

@@ -15,11 +15,11 @@ use axum::http::request::Parts;
 use bytes::BytesMut;
 use http_body_util::BodyExt as _;
 
-use crate::admission::{Admission, Overloaded, Room};
 use crate::exchange::Exchange;
 use crate::json::Object;
 use crate::problem::Problem;
 use crate::router::App;
+use quotalog_front::{Admission, Overloaded, Room};
 
 /// Where a batch is sent: the one path that takes a larger body.
 const BATCH_PATH: &str = "/consume";

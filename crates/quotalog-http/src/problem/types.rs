@@ -1,6 +1,7 @@
 //! The table of problem types. `docs/problems.md` names the same ones.
 
 use axum::http::StatusCode;
+use quotalog_front::denial;
 
 /// One kind of problem.
 #[derive(Debug)]
@@ -145,8 +146,8 @@ pub(super) static IDEMPOTENCY_MISMATCH: ProblemType = ProblemType {
 pub(super) static QUOTA_EXCEEDED: ProblemType = ProblemType {
     name: "quota-exceeded",
     status: StatusCode::TOO_MANY_REQUESTS,
-    title: "Request cannot be satisfied as assigned quota has been exceeded",
-    registered_uri: Some("https://iana.org/assignments/http-problem-types#quota-exceeded"),
+    title: denial::TITLE,
+    registered_uri: Some(denial::TYPE_URI),
     explanation: "The units do not fit into what is left of the window. Nothing was counted.\n\
                   Wait for as many seconds as Retry-After says, or ask for fewer units.",
 };

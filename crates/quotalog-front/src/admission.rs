@@ -52,20 +52,21 @@ struct Shares {
 }
 
 /// A request that may be worked on, until this is dropped.
-pub(crate) struct Admitted {
+#[derive(Debug)]
+pub struct Admitted {
     _permit: OwnedSemaphorePermit,
 }
 
 /// Room for the bytes of a body, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub struct Room {
     _own: OwnedSemaphorePermit,
     _among_all: OwnedSemaphorePermit,
 }
 
 /// The caller has too much under way, and this waited in vain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Overloaded;
+pub struct Overloaded;
 
 impl Admission {
     /// At most `share` requests of each caller at once; at least 1.
@@ -80,7 +81,10 @@ impl Admission {
     }
 
     /// Waits for the caller's turn, as long as a request may wait.
-    pub(crate) async fn admit(&self, caller: &Caller) -> Result<Admitted, Overloaded> {
+    ///
+    /// # Errors
+    /// [`Overloaded`] when it did not come.
+    pub async fn admit(&self, caller: &Caller) -> Result<Admitted, Overloaded> {
         let permit = self.take(self.0.requests.of_caller(caller), 1, WAIT_MAX);
         Ok(Admitted {
             _permit: permit.await?,
@@ -88,7 +92,10 @@ impl Admission {
     }
 
     /// Waits a little for room for a body of the caller.
-    pub(crate) async fn room(&self, caller: &Caller, bytes: u64) -> Result<Room, Overloaded> {
+    ///
+    /// # Errors
+    /// [`Overloaded`] when none came free.
+    pub async fn room(&self, caller: &Caller, bytes: u64) -> Result<Room, Overloaded> {
         let units = units(bytes);
         let own = self.take(self.0.bodies.of_caller(caller), units, ROOM_WAIT_MAX);
         let own = own.await?;

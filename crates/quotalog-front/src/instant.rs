@@ -22,7 +22,8 @@ pub fn parse(text: &str) -> Option<Timestamp> {
 }
 
 /// Reads an instant to the microsecond, rounded up: what lies before the one lies before the other.
-pub(crate) fn parse_bound(text: &str) -> Option<Timestamp> {
+#[must_use]
+pub fn parse_bound(text: &str) -> Option<Timestamp> {
     let unix_ns = read(text)?.unix_timestamp_nanos();
     let unix_us = -(-unix_ns).div_euclid(1_000);
     i64::try_from(unix_us).ok().map(Timestamp::from_unix_us)
@@ -38,7 +39,7 @@ fn read(text: &str) -> Option<OffsetDateTime> {
 
 /// An instant in a JSON answer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Instant(pub(crate) Timestamp);
+pub struct Instant(pub Timestamp);
 
 impl Serialize for Instant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
