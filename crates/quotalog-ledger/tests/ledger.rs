@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use quotalog_auth::{Caller, Credential, NewToken, Role, Token, TokenHash, TokenId, TokenRecord};
 use quotalog_domain::{
-    Answer, Command, DefaultPolicy, Limit, Operation, Outcome, Pair, Quota, Resource, State,
-    Timestamp, UserId, Window, decide_batch,
+    Amount, Answer, CallerId, Command, DefaultPolicy, IdempotencyKey, Item, Limit, Operation,
+    Outcome, Pair, Quota, Resource, State, Timestamp, UserId, Window, decide_batch,
 };
 use quotalog_ledger::store::{
     Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ExpiryPassed, Judged, Listed,
@@ -18,6 +18,9 @@ use quotalog_ledger::store::{
 };
 use quotalog_ledger::{Ledger, LedgerError, Settings, WAIT_MAX};
 use tokio::sync::Semaphore;
+
+/// Whoever asks has an answer by then.
+const PROMISE: Duration = Duration::from_secs(5);
 
 /// How the next commit of the store goes.
 enum Script {
@@ -36,6 +39,10 @@ struct ScriptedStore {
     permits: Semaphore,
     script: Mutex<VecDeque<Script>>,
     commits: Mutex<Vec<Vec<String>>>,
+    /// How many commits wait for a permit.
+    waiting: Mutex<usize>,
+    /// Batches that belong to no pair get no answer.
+    hangs_without_pairs: bool,
     /// Every batch that holds this user fails by itself.
     poisonous: Option<&'static str>,
     lookups: Mutex<u32>,
@@ -49,6 +56,8 @@ impl ScriptedStore {
             permits: Semaphore::new(permits),
             script: Mutex::default(),
             commits: Mutex::default(),
+            waiting: Mutex::default(),
+            hangs_without_pairs: false,
             poisonous: None,
             lookups: Mutex::default(),
             lookups_hang: Mutex::default(),
@@ -91,7 +100,12 @@ impl Commit for ScriptedStore {
             {
                 return Err(StoreError::Internal(cause("constraint")));
             }
+            if self.hangs_without_pairs && users.is_empty() {
+                return std::future::pending().await;
+            }
+            *self.waiting.lock().unwrap() += 1;
             self.permits.acquire().await.unwrap().forget();
+            *self.waiting.lock().unwrap() -= 1;
             self.commits.lock().unwrap().push(users);
             let mut state = State::needed_by(submissions.iter().map(|each| &each.command));
             let commands = submissions.iter().map(|each| &each.command);
@@ -347,7 +361,7 @@ async fn a_client_that_left_is_skipped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_never_taken_is_unavailable_after_5_s() {
+async fn a_request_that_is_never_taken_is_unavailable_within_5_s() {
     let store = Arc::new(ScriptedStore::new(0));
     store
         .script
@@ -359,6 +373,7 @@ async fn a_request_that_is_never_taken_is_unavailable_after_5_s() {
     let result = ledger.submit(&caller(), set_policy("a")).await;
     assert!(matches!(result, Err(LedgerError::Unavailable)));
     assert!(started.elapsed() >= WAIT_MAX);
+    assert!(started.elapsed() < PROMISE);
     // The store works again: what was answered 503 is not counted after all.
     store.script.lock().unwrap().clear();
     store.permits.add_permits(2);
@@ -370,6 +385,7 @@ async fn a_request_that_is_never_taken_is_unavailable_after_5_s() {
 async fn a_request_that_was_taken_and_not_answered_is_of_unknown_outcome() {
     let store = Arc::new(ScriptedStore::new(0));
     let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let started = tokio::time::Instant::now();
     let taken = send(&ledger, "a").await;
     let queued = send(&ledger, "b").await;
     assert!(matches!(
@@ -380,9 +396,36 @@ async fn a_request_that_was_taken_and_not_answered_is_of_unknown_outcome() {
         queued.await.unwrap(),
         Err(LedgerError::Unavailable)
     ));
+    assert!(started.elapsed() < PROMISE);
     store.permits.add_permits(2);
     assert_is_quota_of("c", ledger.submit(&caller(), set_policy("c")).await);
     assert_eq!(store.commits(), [vec!["a"], vec!["c"]]);
+}
+
+/// The time in the queue and the time in the transaction are one wait for the client.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_taken_late_is_answered_within_5_s_all_the_same() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let first = send(&ledger, "a").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let second = send(&ledger, "b").await;
+    let started = tokio::time::Instant::now();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let third = send(&ledger, "c").await;
+    // The first is answered, and the others are taken, of which no commit comes.
+    store.permits.add_permits(1);
+    assert_is_quota_of("a", first.await.unwrap());
+    assert!(matches!(
+        second.await.unwrap(),
+        Err(LedgerError::OutcomeUnknown)
+    ));
+    assert!(started.elapsed() < PROMISE);
+    // Who came later has not waited as long.
+    assert!(!third.is_finished());
+    store.permits.add_permits(1);
+    assert_is_quota_of("c", third.await.unwrap());
+    assert_eq!(store.commits(), [vec!["a"], vec!["b", "c"]]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -550,4 +593,191 @@ async fn work_of_many_transactions_is_waited_for_longer() {
     let question = ledger.quotas(&caller(), QuotaFilter::default(), page).await;
     assert!(matches!(question, Err(LedgerError::Unavailable)));
     assert!(started.elapsed() < 2 * WAIT_MAX);
+}
+
+/// A command on no single pair.
+fn set_default(resource: &str) -> Command {
+    Command::new(Operation::SetDefault {
+        resource: Resource::try_from(resource).unwrap(),
+        window: Window::Hourly,
+        limit: Limit::settable(5).unwrap(),
+    })
+}
+
+fn batch_of(users: &[&str], key: Option<&str>) -> Command {
+    let items = users.iter().map(|user| Item {
+        pair: Pair {
+            user_id: UserId::try_from(*user).unwrap(),
+            resource: Resource::try_from("r").unwrap(),
+        },
+        amount: Amount::ONE,
+    });
+    let command = Command::new(Operation::ConsumeBatch {
+        items: items.collect(),
+    });
+    match key {
+        Some(key) => command.with_key(
+            IdempotencyKey::try_from(key).unwrap(),
+            CallerId::new("caller"),
+        ),
+        None => command,
+    }
+}
+
+fn with_lanes(lanes: usize) -> Settings {
+    Settings {
+        lanes,
+        ..Settings::default()
+    }
+}
+
+/// Sends the commands at the same instant, each in the background.
+async fn send_all(
+    ledger: &Ledger,
+    commands: Vec<Command>,
+) -> Vec<tokio::task::JoinHandle<Result<Outcome, LedgerError>>> {
+    let sending = commands.into_iter().map(|command| {
+        let ledger = ledger.clone();
+        tokio::spawn(async move { ledger.submit(&caller(), command).await })
+    });
+    let sent = sending.collect();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    sent
+}
+
+#[tokio::test(start_paused = true)]
+async fn lanes_commit_at_the_same_time_and_a_pair_keeps_its_lane() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), with_lanes(4));
+    let users: Vec<String> = (0..100).map(|number| format!("u{number}")).collect();
+    let mut sent = Vec::new();
+    for _ in 0..3 {
+        let commands = users.iter().map(|user| set_policy(user)).collect();
+        sent.extend(send_all(&ledger, commands).await);
+    }
+    // Each lane has taken what came first, all of them at once.
+    assert_eq!(*store.waiting.lock().unwrap(), 4);
+    store.permits.add_permits(4);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    store.permits.add_permits(4);
+    for sending in sent {
+        assert!(sending.await.unwrap().is_ok());
+    }
+    // Then each of them took all that had gathered: every pair in one lane, with all of its commands.
+    let commits = store.commits().split_off(4);
+    assert_eq!(commits.len(), 4);
+    for user in &users {
+        let in_lanes = commits.iter().filter(|commit| commit.contains(user));
+        assert_eq!(in_lanes.count(), 1, "{user}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_belongs_to_no_single_pair_has_a_lane_of_its_own() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), with_lanes(8));
+    let first = send_all(&ledger, vec![set_default("r")]).await;
+    let commands = vec![
+        batch_of(&["a", "b"], Some("k")),
+        batch_of(&["c"], None),
+        set_default("s"),
+        // The twin of the first, for others.
+        batch_of(&["d"], Some("k")),
+    ];
+    let together = send_all(&ledger, commands).await;
+    let alone = send_all(&ledger, vec![set_policy("z")]).await;
+    assert_eq!(*store.waiting.lock().unwrap(), 2);
+    store.permits.add_permits(9);
+    for sending in first.into_iter().chain(together).chain(alone) {
+        // What a pair without a policy is answered is the domain's matter.
+        assert!(sending.await.unwrap().is_ok());
+    }
+    let mut commits = store.commits();
+    commits.sort_unstable();
+    assert_eq!(commits, [vec![], vec!["a", "b", "c", "d"], vec!["z"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_bound_of_the_queue_is_that_of_all_lanes_together() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let settings = Settings {
+        queue_len_max: 10,
+        ..with_lanes(3)
+    };
+    let ledger = Ledger::start(Arc::clone(&store), settings);
+    let mut sent = Vec::new();
+    for number in 0..50 {
+        let command = match number % 5 {
+            0 => set_default("r"),
+            _ => set_policy(&format!("u{number}")),
+        };
+        sent.extend(send_all(&ledger, vec![command]).await);
+    }
+    // Each batch under way holds the one request that found its lane idle.
+    let under_way = *store.waiting.lock().unwrap();
+    assert!(under_way > 1, "only one lane is busy");
+    let refused = sent.iter().filter(|sending| sending.is_finished());
+    assert_eq!(refused.count(), 50 - under_way - 10);
+    // The queue of all lanes is shown as one.
+    let shown = ledger
+        .collectors()
+        .into_iter()
+        .flat_map(|each| each.collect());
+    let queue_len = shown
+        .filter(|family| family.name() == "quotalog_queue_commands")
+        .map(|family| family.get_metric()[0].get_gauge().get_value())
+        .sum::<f64>();
+    assert!((queue_len - 10.0).abs() < 0.5, "{queue_len}");
+    store.permits.add_permits(1_000);
+    let mut served = 0;
+    for sending in sent {
+        match sending.await.unwrap() {
+            Ok(_) => served += 1,
+            Err(error) => assert!(matches!(error, LedgerError::Unavailable), "{error:?}"),
+        }
+    }
+    assert_eq!(served, under_way + 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_serves_all_lanes() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), with_lanes(3));
+    let users: Vec<String> = (0..20).map(|number| format!("u{number}")).collect();
+    let mut sent = Vec::new();
+    for _ in 0..2 {
+        let commands = users.iter().map(|user| set_policy(user));
+        sent.extend(send_all(&ledger, commands.chain([set_default("r")]).collect()).await);
+    }
+    let closing = {
+        let ledger = ledger.clone();
+        tokio::spawn(async move { ledger.shut_down().await })
+    };
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert!(!closing.is_finished());
+    store.permits.add_permits(1_000);
+    closing.await.unwrap();
+    for sending in sent {
+        assert!(sending.is_finished());
+        assert!(sending.await.unwrap().is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_hangs_holds_up_no_other() {
+    let mut store = ScriptedStore::new(9);
+    store.hangs_without_pairs = true;
+    let store = Arc::new(store);
+    let ledger = Ledger::start(Arc::clone(&store), with_lanes(2));
+    let hanging = send_all(&ledger, vec![set_default("r")]).await;
+    let queued = send_all(&ledger, vec![set_default("s")]).await;
+    assert_is_quota_of("u", ledger.submit(&caller(), set_policy("u")).await);
+    for sending in hanging {
+        let answer = sending.await.unwrap();
+        assert!(matches!(answer, Err(LedgerError::OutcomeUnknown)));
+    }
+    for sending in queued {
+        let answer = sending.await.unwrap();
+        assert!(matches!(answer, Err(LedgerError::Unavailable)));
+    }
 }
