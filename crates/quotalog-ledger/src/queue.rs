@@ -5,7 +5,7 @@
 //! and a pair that all ask for still makes large batches.
 
 use std::collections::VecDeque;
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use quotalog_domain::{Operation, Outcome, Pair};
@@ -33,8 +33,6 @@ pub(crate) struct Queue {
     /// Each wakes the writer of its lane: something came, or nothing will come any more.
     changed: Vec<Notify>,
     len_max: usize,
-    /// Drawn anew by each process, so that no choice of ids fills one lane.
-    hasher: RandomState,
 }
 
 struct Inner {
@@ -57,7 +55,6 @@ impl Queue {
             }),
             changed: (0..lanes).map(|_| Notify::new()).collect(),
             len_max,
-            hasher: RandomState::new(),
         }
     }
 
@@ -94,16 +91,11 @@ impl Queue {
             | Operation::Refund { pair, .. }
             | Operation::Reset { pair }
             | Operation::SetPolicy { pair, .. }
-            | Operation::DeletePolicy { pair, .. } => self.lane_of_pair(pair, of_pairs),
+            | Operation::DeletePolicy { pair, .. } => lane_of_pair(pair, of_pairs),
             Operation::ConsumeBatch { .. }
             | Operation::SetDefault { .. }
             | Operation::DeleteDefault { .. } => of_pairs,
         }
-    }
-
-    fn lane_of_pair(&self, pair: &Pair, of_pairs: usize) -> usize {
-        let spread = self.hasher.hash_one(pair) % of_pairs as u64;
-        usize::try_from(spread).expect("it is below the number of lanes")
     }
 
     /// How many requests wait.
@@ -178,6 +170,14 @@ impl Queue {
         // No code that can panic runs under this lock, so a poisoned one still holds a sound queue.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The same on every node, so that a lane meets no more than one of each other node's. A process of another version
+/// may spread otherwise, which costs some waits and nothing else.
+fn lane_of_pair(pair: &Pair, of_pairs: usize) -> usize {
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    let spread = hasher.hash_one(pair) % of_pairs as u64;
+    usize::try_from(spread).expect("it is below the number of lanes")
 }
 
 impl Inner {
