@@ -121,11 +121,11 @@ impl Ledger {
     pub fn start(store: Arc<impl Store>, settings: Settings) -> Self {
         let queue = Arc::new(Queue::new(settings.queue_len_max, settings.lanes));
         let metrics = Metrics::new();
-        let writers = (0..queue.lanes()).map(|lane| {
+        let writers = queue.writers().into_iter().map(|group| {
             let writer = Writer {
                 store: store.clone(),
                 queue: Arc::clone(&queue),
-                lane,
+                group,
                 batch_len_max: settings.batch_len_max,
                 metrics: metrics.clone(),
             };

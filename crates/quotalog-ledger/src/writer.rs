@@ -1,6 +1,6 @@
-//! The task that hands batches of one lane to the store, and answers when they are durable.
+//! A task that hands batches to the store, and answers when they are durable.
 //!
-//! While one batch commits, the next one gathers in the lane. There is no timer that a batch waits for:
+//! While one batch commits, the next one gathers in the queue. There is no timer that a batch waits for:
 //! an idle server commits a batch of one.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,14 +14,16 @@ use crate::metrics::Metrics;
 use crate::queue::{Queue, Reply, Waiting};
 use crate::store::{Batch, Commit, StoreError, Submission, Verdict};
 
+/// A batch that takes longer holds up no other: it may wait for a row that somebody keeps.
+const SLOW_AFTER: Duration = Duration::from_millis(20);
 /// The pause after a failure that left the requests in the queue.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(50);
 
 pub(crate) struct Writer {
     pub(crate) store: Arc<dyn Commit>,
     pub(crate) queue: Arc<Queue>,
-    /// Which of the queue's lanes is served.
-    pub(crate) lane: usize,
+    /// Which of the queue's groups of lanes is served.
+    pub(crate) group: usize,
     /// The most commands in one transaction.
     pub(crate) batch_len_max: usize,
     pub(crate) metrics: Metrics,
@@ -31,6 +33,8 @@ pub(crate) struct Writer {
 #[derive(Default)]
 struct InFlight {
     taken: Option<Taken>,
+    /// The lanes that are busy with it.
+    lanes: Vec<usize>,
 }
 
 struct Taken {
@@ -48,10 +52,10 @@ struct Client {
 }
 
 impl Writer {
-    /// Serves the lane until it is closed and empty.
+    /// Serves its lanes until they are closed and empty.
     pub(crate) async fn run(self) {
         let mut failing = false;
-        while self.queue.wait(self.lane).await {
+        while self.queue.begin(self.group).await {
             let result = self.commit().await;
             let failed = result.as_ref().is_err_and(|error| may_pass(error));
             if let Err(error) = &result
@@ -67,28 +71,39 @@ impl Writer {
             failing = failed;
             if result.is_err() {
                 tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
-                self.queue.expire(self.lane, Instant::now());
+                self.queue.expire(self.group, Instant::now());
             }
         }
     }
 
-    /// Commits a batch from the lane, and answers it. An error is returned for the log, when every
-    /// request has been answered or is in the lane again.
+    /// Commits a batch from the queue, and answers it. An error is returned for the log, when every
+    /// request has been answered or is in the queue again.
     async fn commit(&self) -> Result<(), Arc<StoreError>> {
         let in_flight = Arc::new(Mutex::new(InFlight::default()));
         let batch = {
             let (queue, in_flight) = (Arc::clone(&self.queue), Arc::clone(&in_flight));
-            let (lane, len_max) = (self.lane, self.batch_len_max);
-            Batch::new(move || hand_over(queue.take(lane, len_max), &in_flight))
+            let (group, len_max) = (self.group, self.batch_len_max);
+            Batch::new(move || hand_over(queue.take(group, len_max), &in_flight))
         };
-        let result = self.drive(batch, &in_flight).await;
-        let taken = lock(&in_flight).taken.take();
+        let (result, was_brisk) = self.drive(batch, &in_flight).await;
+        let InFlight { taken, lanes } = std::mem::take(&mut *lock(&in_flight));
+        let finished = self.finish(result, taken);
+        self.queue.end(self.group, was_brisk, &lanes);
+        finished
+    }
+
+    /// Answers a batch that the store is done with, or puts it back.
+    fn finish(
+        &self,
+        result: Result<Vec<Verdict>, StoreError>,
+        taken: Option<Taken>,
+    ) -> Result<(), Arc<StoreError>> {
         match (result, taken) {
             (Ok(verdicts), Some(taken)) => self.answer(taken, verdicts),
             // One bad command can cause this, so each gets a transaction of its own and fails no
             // neighbour.
             (Err(StoreError::Internal(_)), Some(taken)) if taken.clients.len() > 1 => {
-                self.queue.put_back(self.lane, alone(taken));
+                self.queue.put_back(alone(taken));
             }
             (Err(error), taken) => {
                 let error = Arc::new(error);
@@ -111,29 +126,33 @@ impl Writer {
         }
     }
 
-    /// Waits for the store, and meanwhile answers whoever has waited too long.
+    /// Waits for the store, and meanwhile answers whoever has waited too long. Tells also whether it was brisk.
     async fn drive(
         &self,
         batch: Batch,
         in_flight: &Mutex<InFlight>,
-    ) -> Result<Vec<Verdict>, StoreError> {
+    ) -> (Result<Vec<Verdict>, StoreError>, bool) {
         let mut committing = self.store.commit(batch);
+        if let Ok(result) = tokio::time::timeout(SLOW_AFTER, &mut committing).await {
+            return (result, true);
+        }
+        self.queue.is_slow(self.group);
         loop {
             let due = self.due(in_flight, Instant::now());
             match tokio::time::timeout_at(due, &mut committing).await {
-                Ok(result) => return result,
+                Ok(result) => return (result, false),
                 Err(_elapsed) => {
                     let now = Instant::now();
-                    self.queue.expire(self.lane, now);
+                    self.queue.expire(self.group, now);
                     answer_overdue(in_flight, now);
                 }
             }
         }
     }
 
-    /// When the next request of the lane will have waited too long; none that comes later is due before.
+    /// When the next request of the lanes will have waited too long; none that comes later is due before.
     fn due(&self, in_flight: &Mutex<InFlight>, now: Instant) -> Instant {
-        let waiting = self.queue.oldest(self.lane).unwrap_or(now) + WAIT_MAX;
+        let waiting = self.queue.oldest(self.group).unwrap_or(now) + WAIT_MAX;
         let taken = lock(in_flight).taken.as_ref().and_then(Taken::oldest);
         taken.map_or(waiting, |oldest| waiting.min(oldest + ANSWER_MAX))
     }
@@ -165,7 +184,10 @@ fn may_pass(error: &StoreError) -> bool {
 }
 
 /// Gives the store the submissions; whom to answer stays here.
-fn hand_over(requests: Vec<Waiting>, in_flight: &Mutex<InFlight>) -> Arc<[Submission]> {
+fn hand_over(
+    (requests, lanes): (Vec<Waiting>, Vec<usize>),
+    in_flight: &Mutex<InFlight>,
+) -> Arc<[Submission]> {
     let mut clients = Vec::with_capacity(requests.len());
     let submissions = requests.into_iter().map(|request| {
         clients.push(Client {
@@ -175,11 +197,15 @@ fn hand_over(requests: Vec<Waiting>, in_flight: &Mutex<InFlight>) -> Arc<[Submis
         request.submission
     });
     let submissions: Arc<[Submission]> = submissions.collect();
-    lock(in_flight).taken = Some(Taken {
+    let taken = Taken {
         at: Instant::now(),
         submissions: Arc::clone(&submissions),
         clients,
-    });
+    };
+    *lock(in_flight) = InFlight {
+        taken: Some(taken),
+        lanes,
+    };
     submissions
 }
 
