@@ -352,16 +352,17 @@ impl Attempt<'_> {
         ];
         let (of_head, of_users, of_resources): ([Value<'_>; 1], [Value<'_>; 1], [Value<'_>; 1]) =
             ([&instant], [&users], [&resources]);
-        // They are sent in this order.
-        let (begun, head, guarded, anchored, locked, usage, defaults, kept) = tokio::join! {
+        // They are sent in this order. What need not come after the locks of pairs comes before: nodes that want the
+        // same pair wait for each other from there on.
+        let (begun, head, defaults, guarded, anchored, locked, usage, kept) = tokio::join! {
             biased;
             on.run("BEGIN"),
             on.query_one(head, &of_head),
+            on.query_unless(resources.is_empty(), FIND_DEFAULTS, &of_resources),
             on.query_unless(users.is_empty(), GUARD_USERS, &of_users),
             on.execute_unless(anchors.is_empty(), ANCHOR, &of_anchors),
             on.query_unless(keys.is_empty(), LOCK, &of_pairs[..2]),
             on.query_unless(keys.is_empty(), FIND_USAGE, &of_pairs),
-            on.query_unless(resources.is_empty(), FIND_DEFAULTS, &of_resources),
             on.query_unless(keyed.is_empty(), FIND_KEPT, &of_kept),
         };
         begun?;
