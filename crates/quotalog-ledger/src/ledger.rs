@@ -20,8 +20,12 @@ use crate::store::{
 };
 use crate::writer::Writer;
 
-/// How long a request waits to be taken into a transaction, and how long for the answer after that.
-pub const WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long a request waits to be taken into a transaction, and a question for its answer. Whoever asks is
+/// promised an answer within 5 s; what is left of them is for the way there and back.
+pub const WAIT_MAX: Duration = Duration::from_millis(4_500);
+
+/// How long a request that was taken into a transaction waits for its answer, from its arrival on.
+pub(crate) const ANSWER_MAX: Duration = Duration::from_millis(4_800);
 
 /// How long work of many transactions is waited for: erasing a user, finding the fullest quotas. Other requests
 /// are served in between.
@@ -37,6 +41,9 @@ const LOOKUPS_MAX: usize = 256;
 /// Bounds of the ledger.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
+    /// How many batches of commands on pairs the store is given at once. Each pair has its lane among these; if
+    /// there is more than one, what spans pairs or belongs to none has a lane beside them.
+    pub lanes: usize,
     /// The most requests that wait for a transaction; more are answered [`LedgerError::Unavailable`].
     pub queue_len_max: usize,
     /// The most commands in one transaction.
@@ -48,6 +55,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            lanes: 1,
             queue_len_max: 8_192,
             batch_len_max: 1_024,
             admin_token: None,
@@ -65,8 +73,9 @@ struct Inner {
     store: Arc<dyn Store>,
     queue: Arc<Queue>,
     metrics: Metrics,
-    writer: Mutex<Option<JoinHandle<()>>>,
     eraser: Eraser,
+    /// Emptied by whoever waits for their end.
+    writers: Mutex<Vec<JoinHandle<()>>>,
     admin_token: Option<TokenHash>,
     /// Tokens that were valid when they were last asked for. A hit saves a read of the store, not the
     /// judgement: the transaction that serves the request judges the credential again. Unknown tokens
@@ -110,16 +119,21 @@ impl From<&Arc<StoreError>> for LedgerError {
 }
 
 impl Ledger {
-    /// Starts the writer on `store`. Must be called inside a tokio runtime.
+    /// Starts the writers on `store`. Must be called inside a tokio runtime.
     pub fn start(store: Arc<impl Store>, settings: Settings) -> Self {
-        let queue = Arc::new(Queue::new(settings.queue_len_max));
+        let queue = Arc::new(Queue::new(settings.queue_len_max, settings.lanes));
         let metrics = Metrics::new();
-        let writer = Writer {
-            store: store.clone(),
-            queue: Arc::clone(&queue),
-            batch_len_max: settings.batch_len_max,
-            metrics: metrics.clone(),
-        };
+        let writers = queue.writers().into_iter().map(|group| {
+            let writer = Writer {
+                store: store.clone(),
+                queue: Arc::clone(&queue),
+                group,
+                batch_len_max: settings.batch_len_max,
+                metrics: metrics.clone(),
+            };
+            tokio::spawn(writer.run())
+        });
+        let writers = writers.collect();
         let eraser = Eraser::start(store.clone(), metrics.erasing.clone());
         Self {
             inner: Arc::new(Inner {
@@ -127,7 +141,7 @@ impl Ledger {
                 queue,
                 metrics,
                 eraser,
-                writer: Mutex::new(Some(tokio::spawn(writer.run()))),
+                writers: Mutex::new(writers),
                 admin_token: settings.admin_token,
                 callers: Cache::new(CACHED_CALLERS_MAX),
                 lookups: Semaphore::new(LOOKUPS_MAX),
@@ -146,10 +160,11 @@ impl Ledger {
     pub async fn shut_down(&self) {
         self.inner.queue.close();
         self.inner.eraser.stop();
-        if let Some(writer) = self.inner.writer.lock().await.take()
-            && let Err(error) = writer.await
-        {
-            tracing::error!(%error, "the writer ended early");
+        let mut writers = self.inner.writers.lock().await;
+        for writer in writers.drain(..) {
+            if let Err(error) = writer.await {
+                tracing::error!(%error, "a writer ended early");
+            }
         }
     }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use quotalog_auth::{Caller, Credential, NewToken, Role, Token, TokenHash, TokenId, TokenRecord};
 use quotalog_domain::{
-    Answer, Command, DefaultPolicy, Limit, Operation, Outcome, Pair, Quota, Resource, State,
-    Timestamp, UserId, Window, decide_batch,
+    Amount, Answer, CallerId, Command, DefaultPolicy, IdempotencyKey, Item, Limit, Operation,
+    Outcome, Pair, Quota, Resource, State, Timestamp, UserId, Window, decide_batch,
 };
 use quotalog_ledger::store::{
     Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ErasureId, ExpiryPassed, Judged,
@@ -18,6 +18,9 @@ use quotalog_ledger::store::{
 };
 use quotalog_ledger::{Ledger, LedgerError, Settings, WAIT_MAX};
 use tokio::sync::Semaphore;
+
+/// Whoever asks has an answer by then.
+const PROMISE: Duration = Duration::from_secs(5);
 
 /// How the next commit of the store goes.
 enum Script {
@@ -36,6 +39,10 @@ struct ScriptedStore {
     permits: Semaphore,
     script: Mutex<VecDeque<Script>>,
     commits: Mutex<Vec<Vec<String>>>,
+    /// Whom the commits are for that wait for a permit.
+    under_way: Mutex<Vec<Vec<String>>>,
+    /// Batches that belong to no pair get no answer.
+    hangs_without_pairs: bool,
     /// Every batch that holds this user fails by itself.
     poisonous: Option<&'static str>,
     lookups: Mutex<u32>,
@@ -65,6 +72,8 @@ impl ScriptedStore {
             permits: Semaphore::new(permits),
             script: Mutex::default(),
             commits: Mutex::default(),
+            under_way: Mutex::default(),
+            hangs_without_pairs: false,
             poisonous: None,
             lookups: Mutex::default(),
             lookups_hang: Mutex::default(),
@@ -88,6 +97,19 @@ impl ScriptedStore {
         while self.erasures.lock().unwrap().finished < erasures {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+    }
+
+    /// No two commits at the same time are for the same user.
+    fn enter(&self, users: &[String]) {
+        let mut under_way = self.under_way.lock().unwrap();
+        for user in users {
+            assert!(!under_way.iter().flatten().any(|other| other == user));
+        }
+        under_way.push(users.to_vec());
+    }
+
+    fn under_way(&self) -> usize {
+        self.under_way.lock().unwrap().len()
     }
 
     fn commits(&self) -> Vec<Vec<String>> {
@@ -125,7 +147,12 @@ impl Commit for ScriptedStore {
             {
                 return Err(StoreError::Internal(cause("constraint")));
             }
+            if self.hangs_without_pairs && users.is_empty() {
+                return std::future::pending().await;
+            }
+            self.enter(&users);
             self.permits.acquire().await.unwrap().forget();
+            self.under_way.lock().unwrap().retain(|of| *of != users);
             self.commits.lock().unwrap().push(users);
             let mut state = State::needed_by(submissions.iter().map(|each| &each.command));
             let commands = submissions.iter().map(|each| &each.command);
@@ -407,7 +434,7 @@ async fn a_client_that_left_is_skipped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_never_taken_is_unavailable_after_5_s() {
+async fn a_request_that_is_never_taken_is_unavailable_within_5_s() {
     let store = Arc::new(ScriptedStore::new(0));
     store
         .script
@@ -419,6 +446,7 @@ async fn a_request_that_is_never_taken_is_unavailable_after_5_s() {
     let result = ledger.submit(&caller(), set_policy("a")).await;
     assert!(matches!(result, Err(LedgerError::Unavailable)));
     assert!(started.elapsed() >= WAIT_MAX);
+    assert!(started.elapsed() < PROMISE);
     // The store works again: what was answered 503 is not counted after all.
     store.script.lock().unwrap().clear();
     store.permits.add_permits(2);
@@ -430,6 +458,7 @@ async fn a_request_that_is_never_taken_is_unavailable_after_5_s() {
 async fn a_request_that_was_taken_and_not_answered_is_of_unknown_outcome() {
     let store = Arc::new(ScriptedStore::new(0));
     let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let started = tokio::time::Instant::now();
     let taken = send(&ledger, "a").await;
     let queued = send(&ledger, "b").await;
     assert!(matches!(
@@ -440,9 +469,36 @@ async fn a_request_that_was_taken_and_not_answered_is_of_unknown_outcome() {
         queued.await.unwrap(),
         Err(LedgerError::Unavailable)
     ));
+    assert!(started.elapsed() < PROMISE);
     store.permits.add_permits(2);
     assert_is_quota_of("c", ledger.submit(&caller(), set_policy("c")).await);
     assert_eq!(store.commits(), [vec!["a"], vec!["c"]]);
+}
+
+/// The time in the queue and the time in the transaction are one wait for the client.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_taken_late_is_answered_within_5_s_all_the_same() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let first = send(&ledger, "a").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let second = send(&ledger, "b").await;
+    let started = tokio::time::Instant::now();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let third = send(&ledger, "c").await;
+    // The first is answered, and the others are taken, of which no commit comes.
+    store.permits.add_permits(1);
+    assert_is_quota_of("a", first.await.unwrap());
+    assert!(matches!(
+        second.await.unwrap(),
+        Err(LedgerError::OutcomeUnknown)
+    ));
+    assert!(started.elapsed() < PROMISE);
+    // Who came later has not waited as long.
+    assert!(!third.is_finished());
+    store.permits.add_permits(1);
+    assert_is_quota_of("c", third.await.unwrap());
+    assert_eq!(store.commits(), [vec!["a"], vec!["b", "c"]]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -693,4 +749,213 @@ async fn shutting_down_does_not_wait_for_erasures() {
     store.let_steps_go_on();
     tokio::time::sleep(2 * WAIT_MAX).await;
     assert_eq!(store.erasures.lock().unwrap().finished, 0);
+}
+
+/// A command on no single pair.
+fn set_default(resource: &str) -> Command {
+    Command::new(Operation::SetDefault {
+        resource: Resource::try_from(resource).unwrap(),
+        window: Window::Hourly,
+        limit: Limit::settable(5).unwrap(),
+        precondition: None,
+    })
+}
+
+fn batch_of(users: &[&str], key: Option<&str>) -> Command {
+    let items = users.iter().map(|user| Item {
+        pair: Pair {
+            user_id: UserId::try_from(*user).unwrap(),
+            resource: Resource::try_from("r").unwrap(),
+        },
+        amount: Amount::ONE,
+    });
+    let command = Command::new(Operation::ConsumeBatch {
+        items: items.collect(),
+    });
+    match key {
+        Some(key) => command.with_key(
+            IdempotencyKey::try_from(key).unwrap(),
+            CallerId::new("caller"),
+        ),
+        None => command,
+    }
+}
+
+fn with_lanes(lanes: usize) -> Settings {
+    Settings {
+        lanes,
+        ..Settings::default()
+    }
+}
+
+/// Sends the commands at the same instant, each in the background.
+async fn send_all(
+    ledger: &Ledger,
+    commands: Vec<Command>,
+) -> Vec<tokio::task::JoinHandle<Result<Outcome, LedgerError>>> {
+    let sending = commands.into_iter().map(|command| {
+        let ledger = ledger.clone();
+        tokio::spawn(async move { ledger.submit(&caller(), command).await })
+    });
+    let sent = sending.collect();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    sent
+}
+
+fn policies_of(users: std::ops::Range<u32>) -> Vec<Command> {
+    users.map(|user| set_policy(&format!("u{user}"))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn batches_that_are_worth_it_commit_at_the_same_time_and_share_no_pair() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), with_lanes(4));
+    let mut sent = Vec::new();
+    for _ in 0..5 {
+        sent.extend(send_all(&ledger, policies_of(0..400)).await);
+    }
+    assert!((2..=4).contains(&store.under_way()));
+    for _ in 0..10 {
+        store.permits.add_permits(2);
+        sent.extend(send_all(&ledger, policies_of(0..400)).await);
+    }
+    store.permits.add_permits(1_000);
+    for sending in sent {
+        assert!(sending.await.unwrap().is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_batch_waits_for_one_that_is_brisk_and_for_none_that_is_slow() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), with_lanes(4));
+    let mut sent = send_all(&ledger, policies_of(0..1)).await;
+    sent.extend(send_all(&ledger, policies_of(1..40)).await);
+    assert_eq!(store.under_way(), 1);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(store.under_way() > 1);
+    store.permits.add_permits(1_000);
+    for sending in sent {
+        assert!(sending.await.unwrap().is_ok());
+    }
+
+    // If the first had been brisk, all others would have gone together.
+    store.commits.lock().unwrap().clear();
+    store.permits.forget_permits(1_000);
+    let first = send_all(&ledger, policies_of(0..1)).await;
+    let others = send_all(&ledger, policies_of(1..40)).await;
+    store.permits.add_permits(2);
+    for sending in first.into_iter().chain(others) {
+        assert!(sending.await.unwrap().is_ok());
+    }
+    let lens: Vec<usize> = store.commits().iter().map(Vec::len).collect();
+    assert_eq!(lens, [1, 39]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_belongs_to_no_single_pair_has_a_lane_of_its_own() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), with_lanes(8));
+    let first = send_all(&ledger, vec![set_default("r")]).await;
+    let commands = vec![
+        batch_of(&["a", "b"], Some("k")),
+        batch_of(&["c"], None),
+        set_default("s"),
+        // The twin of the first, for others.
+        batch_of(&["d"], Some("k")),
+    ];
+    let together = send_all(&ledger, commands).await;
+    let alone = send_all(&ledger, vec![set_policy("z")]).await;
+    assert_eq!(store.under_way(), 2);
+    store.permits.add_permits(9);
+    for sending in first.into_iter().chain(together).chain(alone) {
+        // What a pair without a policy is answered is the domain's matter.
+        assert!(sending.await.unwrap().is_ok());
+    }
+    let mut commits = store.commits();
+    commits.sort_unstable();
+    assert_eq!(commits, [vec![], vec!["a", "b", "c", "d"], vec!["z"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_bound_of_the_queue_is_that_of_all_lanes_together() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let settings = Settings {
+        queue_len_max: 10,
+        ..with_lanes(3)
+    };
+    let ledger = Ledger::start(Arc::clone(&store), settings);
+    let mut sent = Vec::new();
+    for number in 0..50 {
+        let command = match number % 5 {
+            0 => set_default("r"),
+            _ => set_policy(&format!("u{number}")),
+        };
+        sent.extend(send_all(&ledger, vec![command]).await);
+    }
+    assert!(store.under_way() > 1, "only one lane is busy");
+    let refused = sent.iter().filter(|sending| sending.is_finished()).count();
+    assert!(refused > 0);
+    // The queue of all lanes is shown as one.
+    let shown = ledger
+        .collectors()
+        .into_iter()
+        .flat_map(|each| each.collect());
+    let queue_len = shown
+        .filter(|family| family.name() == "quotalog_queue_commands")
+        .map(|family| family.get_metric()[0].get_gauge().get_value())
+        .sum::<f64>();
+    assert!((queue_len - 10.0).abs() < 0.5, "{queue_len}");
+    store.permits.add_permits(1_000);
+    let mut served = 0;
+    for sending in sent {
+        match sending.await.unwrap() {
+            Ok(_) => served += 1,
+            Err(error) => assert!(matches!(error, LedgerError::Unavailable), "{error:?}"),
+        }
+    }
+    assert_eq!(served, 50 - refused);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_serves_all_lanes() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), with_lanes(3));
+    let users: Vec<String> = (0..20).map(|number| format!("u{number}")).collect();
+    let mut sent = Vec::new();
+    for _ in 0..2 {
+        let commands = users.iter().map(|user| set_policy(user));
+        sent.extend(send_all(&ledger, commands.chain([set_default("r")]).collect()).await);
+    }
+    let closing = {
+        let ledger = ledger.clone();
+        tokio::spawn(async move { ledger.shut_down().await })
+    };
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert!(!closing.is_finished());
+    store.permits.add_permits(1_000);
+    closing.await.unwrap();
+    for sending in sent {
+        assert!(sending.is_finished());
+        assert!(sending.await.unwrap().is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_hangs_holds_up_no_other() {
+    let mut store = ScriptedStore::new(9);
+    store.hangs_without_pairs = true;
+    let store = Arc::new(store);
+    let ledger = Ledger::start(Arc::clone(&store), with_lanes(2));
+    let hanging = send_all(&ledger, vec![set_default("r")]).await;
+    let queued = send_all(&ledger, vec![set_default("s")]).await;
+    assert_is_quota_of("u", ledger.submit(&caller(), set_policy("u")).await);
+    for sending in hanging {
+        let answer = sending.await.unwrap();
+        assert!(matches!(answer, Err(LedgerError::OutcomeUnknown)));
+    }
+    for sending in queued {
+        let answer = sending.await.unwrap();
+        assert!(matches!(answer, Err(LedgerError::Unavailable)));
+    }
 }

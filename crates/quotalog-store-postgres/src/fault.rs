@@ -4,7 +4,7 @@ use std::error::Error as _;
 
 use quotalog_ledger::store::StoreError;
 use tokio_postgres::Error;
-use tokio_postgres::error::{DbError, Severity, SqlState};
+use tokio_postgres::error::{Severity, SqlState};
 
 use crate::OpenError;
 
@@ -102,12 +102,20 @@ pub(crate) fn before_commit(error: Error) -> StoreError {
 /// An error of the commit itself. If the server says that it failed and goes on, it did; if it ends the session, or
 /// the connection broke, the commit may be on disk.
 pub(crate) fn at_commit(error: Error) -> StoreError {
-    let severity = error.as_db_error().and_then(DbError::parsed_severity);
-    if severity == Some(Severity::Error) {
+    if is_of_the_statement(&error) {
         before_commit(error)
     } else {
         StoreError::OutcomeUnknown(Box::new(error))
     }
+}
+
+/// Whether the server says that a statement failed, and that the session goes on. A pooler that lost the server says
+/// so as an error of the connection, whatever has become of the statement.
+pub(crate) fn is_of_the_statement(error: &Error) -> bool {
+    let told = error.as_db_error();
+    told.is_some_and(|told| {
+        told.parsed_severity() == Some(Severity::Error) && !told.code().code().starts_with("08")
+    })
 }
 
 /// An error of a start: of connecting, or of what is asked before the store is opened.

@@ -32,8 +32,9 @@ const HEAD_OF_CHANGE: &str = "SELECT generation, coalesce($1, transaction_timest
 const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 /// The server waits for a standby inside the commit, where it must; to be told to stop there would be told that it is
-/// done.
-pub(crate) const BEFORE_COMMIT: &str = "SET LOCAL statement_timeout = 0";
+/// done. In a transaction that has failed the setting fails, and the commit behind it is not run: the server would
+/// answer it with a rollback, and no error.
+pub(crate) const COMMIT: &str = "SET LOCAL statement_timeout = 0; COMMIT";
 
 /// A transaction that is open, and its one instant.
 pub(crate) struct Tx<'s> {
@@ -126,18 +127,9 @@ impl<'s> Tx<'s> {
         Ok(())
     }
 
-    /// Makes what was done durable. Every statement before has answered without an error, so that this
-    /// is no commit that the server takes for a rollback.
+    /// Makes what was done durable.
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
-        let committed = tokio::time::timeout(TRIP_MAX, async {
-            let (before, commit) = tokio::join! {
-                biased;
-                self.lease.run(BEFORE_COMMIT),
-                self.lease.run("COMMIT"),
-            };
-            before.and(commit)
-        });
-        committed
+        tokio::time::timeout(TRIP_MAX, self.lease.run(COMMIT))
             .await
             .map_err(|_elapsed| Fault::TimedOut.unknown())?
             .map_err(at_commit)?;

@@ -199,6 +199,7 @@ impl Beside {
 /// What the routes work with, on a store that is open or will be.
 fn app(config: &Serve, store: &LateStore, pruned: &Pruned) -> App {
     let bounds = Settings {
+        lanes: config.lanes(),
         admin_token: config.admin_token,
         ..Settings::default()
     };

@@ -75,6 +75,16 @@ pub(crate) struct Serve {
     pub(crate) shutdown_deadline: Seconds,
 }
 
+impl Serve {
+    /// How many batches are committed at once: an SQLite file takes one after the other.
+    pub(crate) fn lanes(&self) -> usize {
+        match self.database {
+            Database::Sqlite(_) => 1,
+            Database::Postgres(_) => self.database_connections.lanes,
+        }
+    }
+}
+
 impl Database {
     /// Reads `sqlite:PATH` or the URL of a PostgreSQL database.
     pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
