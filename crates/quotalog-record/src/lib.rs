@@ -1,5 +1,5 @@
-//! What every store keeps alike, and no column holds: kept answers as bytes, facts of the audit as JSON, and
-//! how far a clock is believed before rows are deleted by their age.
+//! What every store keeps alike: kept answers as bytes, facts of the audit as JSON, how far a clock is believed before
+//! rows are deleted by their age, and the tables as plain data, for copying from one store to another.
 //!
 //! Nothing here knows of a database. What was written by one version is read by all later ones, on either
 //! store.
@@ -7,5 +7,6 @@
 mod belief;
 pub mod facts;
 pub mod kept;
+pub mod transfer;
 
 pub use belief::Belief;

@@ -178,7 +178,12 @@ impl Connection {
         self.client.execute(&statement, values).await
     }
 
-    /// The session itself, for what is done once.
+    /// The session itself, for statements that are made where they are run.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The same, for what begins transactions by itself.
     pub(crate) fn client_mut(&mut self) -> &mut Client {
         &mut self.client
     }

@@ -25,6 +25,25 @@ pub enum OpenError {
         /// The newest schema that this program knows.
         known: i32,
     },
+    /// An older program has made the tables, and nothing may be changed now.
+    #[error(
+        "the database has schema {found}, and schema {known} is needed; start this version on it once, such as by \
+         `quotalog token list`"
+    )]
+    OlderSchema {
+        /// The schema of the database.
+        found: i32,
+        /// The newest schema that this program knows.
+        known: i32,
+    },
+    /// None of our tables is there, and none may be made now.
+    #[error(
+        "the database holds no tables of quotalog; name another one, or start quotalog on it once"
+    )]
+    NoTables,
+    /// It is copied already, or into itself.
+    #[error("the database is being copied, from or to; it cannot be copied into itself")]
+    Copied,
     /// The record of the migrations is not one that this program wrote.
     #[error("the database has a schema of another kind ({0}); name another database")]
     ForeignSchema(String),

@@ -27,6 +27,7 @@ mod schema;
 mod store;
 mod tls;
 mod token;
+mod transfer;
 mod tx;
 
 pub use config::{PostgresClock, PostgresConfig, TlsMode};
@@ -34,3 +35,4 @@ pub use error::OpenError;
 pub use store::PostgresStore;
 /// Where a database is, as the URL tells it.
 pub use tokio_postgres::config as url;
+pub use transfer::PostgresTransfer;

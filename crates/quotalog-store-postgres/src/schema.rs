@@ -45,6 +45,22 @@ pub(crate) async fn prepare(
     Ok(connection)
 }
 
+/// A connection to a database whose tables are up to date already; nothing in it is changed.
+pub(crate) async fn as_it_is(connector: &Connector) -> Result<Connection, OpenError> {
+    let Some(connection) = connector.connect().await? else {
+        return Err(OpenError::Unreachable(NO_ANSWER.to_owned()));
+    };
+    check_server(&connection).await?;
+    match applied(&connection).await? {
+        0 => Err(OpenError::NoTables),
+        found if found < known() => Err(OpenError::OlderSchema {
+            found,
+            known: known(),
+        }),
+        _ => Ok(connection),
+    }
+}
+
 async fn bring_up_to_date(
     connection: &mut Connection,
     clock: &PostgresClock,

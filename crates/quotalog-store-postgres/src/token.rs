@@ -18,7 +18,8 @@ use crate::store::Inner;
 use crate::tx::{For, Tx, in_time, token_id};
 use crate::{audit, row};
 
-const BUMP: &str = "UPDATE quotalog_token_generation SET generation = generation + 1 WHERE id = 1";
+pub(crate) const BUMP: &str =
+    "UPDATE quotalog_token_generation SET generation = generation + 1 WHERE id = 1";
 pub(crate) const CONFIRM: &str = "SELECT generation, coalesce($1, transaction_timestamp()), \
      EXISTS (SELECT FROM quotalog_tokens WHERE id = $2) \
      FROM quotalog_token_generation WHERE id = 1";

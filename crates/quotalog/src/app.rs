@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::config::{Connections, Database, Serve, SqliteFile};
+use crate::copy::{Copied, Step};
 use crate::exit_code::{Exit, Failure};
 use crate::late_store::LateStore;
 use crate::pruning::Pruned;
@@ -237,16 +238,36 @@ fn serve_metrics(
     Ok(tokio::spawn(serving))
 }
 
+/// Copies everything from one database into another; each comes with the setting that names it.
+pub(crate) fn copy(
+    (from_setting, from): (&str, &Database),
+    (to_setting, to): (&str, &Database),
+    may_leave: bool,
+    tell: &dyn Fn(Step),
+) -> anyhow::Result<Vec<Copied>> {
+    if from.is_same_file(to) {
+        let message = format!("{to_setting} names the same file as {from_setting}: {to}");
+        return Err(Failure::error(Exit::Usage, message));
+    }
+    runtime()?.block_on(async {
+        let mut source = store::source(from_setting, from).await?;
+        let target = store::target(to_setting, to).await?;
+        crate::copy::copy(&mut *source, target, may_leave, tell).await
+    })
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build();
+    runtime.context("cannot start the runtime")
+}
+
 /// Opens the store for one command, and closes it again.
 pub(crate) fn on_store<T>(
     database: &Database,
     work: impl AsyncFnOnce(&dyn Store) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    runtime.block_on(async {
+    runtime()?.block_on(async {
         let connections = COMMAND_LINE_CONNECTIONS;
         let store = OpenStore::open(database, connections, COMMAND_LINE_IDEMPOTENCY_S).await?;
         let result = work(store.ports()).await;
