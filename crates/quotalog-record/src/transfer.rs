@@ -584,9 +584,10 @@ mod tests {
             digest(&[a.clone(), a.clone()]),
             digest(&[b.clone(), b.clone()])
         );
-        assert_ne!(digest(&[a.clone()]), digest(&[policy("a", "daily", 2)]));
-        assert_ne!(digest(&[a.clone()]), digest(&[policy("a", "hourly", 1)]));
-        assert_ne!(digest(&[a]), Digest::default());
+        let only_a = digest(std::slice::from_ref(&a));
+        assert_ne!(only_a, digest(&[policy("a", "daily", 2)]));
+        assert_ne!(only_a, digest(&[policy("a", "hourly", 1)]));
+        assert_ne!(only_a, Digest::default());
         assert_eq!(digest(&[b]).to_string().len(), 64);
     }
 

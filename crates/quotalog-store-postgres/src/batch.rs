@@ -29,7 +29,7 @@ use tokio::time::Instant as Moment;
 use tokio_postgres::{Error, Row};
 
 use crate::audit::{self, Entries};
-use crate::connection::{Connection, Value};
+use crate::connection::{Begin, Connection, Value};
 use crate::fault::{Fault, Remedy, at_commit, before_commit};
 use crate::instant::Instant;
 use crate::quota::{self, FIND_DEFAULTS, FIND_USAGE, Keys};
@@ -341,7 +341,7 @@ impl Attempt<'_> {
         // They are sent in this order.
         let (begun, head, guarded, anchored, locked, usage, defaults, kept) = tokio::join! {
             biased;
-            on.run("BEGIN"),
+            on.begin(Begin::Write),
             on.query_one(head, &of_head),
             on.query_unless(users.is_empty(), GUARD_USERS, &of_users),
             on.execute_unless(anchors.is_empty(), ANCHOR, &of_anchors),

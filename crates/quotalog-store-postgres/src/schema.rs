@@ -66,7 +66,15 @@ async fn bring_up_to_date(
     clock: &PostgresClock,
 ) -> Result<(), OpenError> {
     check_server(connection).await?;
-    if applied(connection).await? < known() {
+    let found = applied(connection).await?;
+    if found < known() {
+        // To lock out other nodes and to change tables takes a session of our own.
+        if connection.is_pooled() {
+            return Err(OpenError::Pooled {
+                found,
+                known: known(),
+            });
+        }
         connection
             .run(PATIENT)
             .await

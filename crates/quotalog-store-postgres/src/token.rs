@@ -48,7 +48,7 @@ pub(crate) async fn confirm(
     let instant = store.clock.instant().map(Instant::from);
     let lease = store.readers.lease().await?;
     let token_id = token_id(credential);
-    let asked = in_time(lease.query_one(CONFIRM, &[&instant, &token_id])).await?;
+    let asked = in_time(lease.alone(lease.query_one(CONFIRM, &[&instant, &token_id]))).await?;
     let row = asked.map_err(before_commit)?;
     lease.give_back();
     let holds = Head::of(&row).map_err(before_commit)?.admits(credential);
@@ -60,7 +60,7 @@ pub(crate) async fn caller(store: &Inner, hash: TokenHash) -> Result<Option<Call
     let instant = store.clock.instant().map(Instant::from);
     let lease = store.readers.lease().await?;
     let hash = hash.as_bytes().as_slice();
-    let asked = in_time(lease.query_opt(FIND, &[&instant, &hash])).await?;
+    let asked = in_time(lease.alone(lease.query_opt(FIND, &[&instant, &hash]))).await?;
     let row = asked.map_err(before_commit)?;
     lease.give_back();
     let Some(row) = row else {

@@ -13,7 +13,7 @@ use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{IsNull, ToSql, Type};
 
 use crate::config::{PostgresClock, PostgresConfig};
-use crate::connection::{Connection, Connector};
+use crate::connection::{Begin, Connection, Connector};
 use crate::fault::{at_commit, before_commit, of_opening};
 use crate::instant::Instant;
 use crate::{OpenError, schema, token};
@@ -44,8 +44,7 @@ impl PostgresTransfer {
     /// [`OpenError`], which says what to change, or that the same may work later.
     pub async fn read(config: &PostgresConfig) -> Result<Self, OpenError> {
         let connection = schema::as_it_is(&Connector::new(config)?).await?;
-        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-        Self::begun(connection, begin, PATIENT).await
+        Self::begun(connection, Begin::Read, PATIENT).await
     }
 
     /// Brings the database up to date, and begins to write into it. Others wait.
@@ -63,16 +62,16 @@ impl PostgresTransfer {
             "{PATIENT}; LOCK TABLE {} IN {LOCK_TABLES}",
             tables.join(", ")
         );
-        Self::begun(connection, "BEGIN", &settings).await
+        Self::begun(connection, Begin::Write, &settings).await
     }
 
     async fn begun(
         connection: Connection,
-        begin: &'static str,
+        begin: Begin,
         settings: &str,
     ) -> Result<Self, OpenError> {
         let refused = |error: Error| of_opening(&error);
-        connection.run(begin).await.map_err(refused)?;
+        connection.begin(begin).await.map_err(refused)?;
         let locked = connection.query_one(LOCK, &[]).await.map_err(refused)?;
         if !locked.try_get::<_, bool>(0).map_err(refused)? {
             return Err(OpenError::Copied);

@@ -223,6 +223,7 @@ fn postgres_config(
     PostgresConfig {
         url: url.server.clone(),
         tls: url.tls.clone(),
+        is_pooled: url.is_pooled,
         lanes: connections.lanes,
         readers: connections.readers,
         idempotency_retention_s,
