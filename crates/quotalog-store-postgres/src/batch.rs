@@ -29,7 +29,7 @@ use tokio::time::Instant as Moment;
 use tokio_postgres::{Error, Row};
 
 use crate::audit::{self, Entries};
-use crate::connection::{Connection, Value};
+use crate::connection::{Begin, Connection, Value};
 use crate::fault::{Fault, Remedy, at_commit, before_commit, is_of_the_statement};
 use crate::instant::Instant;
 use crate::quota::{self, FIND_DEFAULTS, FIND_USAGE, Keys};
@@ -356,7 +356,7 @@ impl Attempt<'_> {
         // same pair wait for each other from there on.
         let (begun, head, defaults, guarded, anchored, locked, usage, kept) = tokio::join! {
             biased;
-            on.run("BEGIN"),
+            on.begin(Begin::Write),
             on.query_one(head, &of_head),
             on.query_unless(resources.is_empty(), FIND_DEFAULTS, &of_resources),
             on.query_unless(users.is_empty(), GUARD_USERS, &of_users),

@@ -85,6 +85,7 @@ async fn connect(database: &Database) -> Connection {
     let config = PostgresConfig {
         url: database.url().parse().expect("a URL"),
         tls: TlsMode::Disable,
+        is_pooled: false,
         lanes: 1,
         readers: 1,
         idempotency_retention_s: 1,
@@ -97,7 +98,7 @@ async fn connect(database: &Database) -> Connection {
 
 /// The plan that is kept for the statement, whatever its values are.
 async fn plan(connection: &mut Connection, sql: &'static str) -> Vec<String> {
-    let statement = connection.prepare(sql).await.expect("a statement");
+    let statement = connection.client().prepare(sql).await.expect("a statement");
     let nulls = vec!["NULL"; statement.params().len()].join(", ");
     let ask = format!(
         "DEALLOCATE ALL; PREPARE asked AS {sql}; EXPLAIN (COSTS OFF) EXECUTE asked{}",

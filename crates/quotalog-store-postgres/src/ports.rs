@@ -144,7 +144,7 @@ impl Read for PostgresStore {
 
 async fn ping(store: &Inner) -> Result<(), StoreError> {
     let lease = store.readers.lease().await?;
-    let asked = in_time(lease.query_one(PING, &[])).await?;
+    let asked = in_time(lease.alone(lease.query_one(PING, &[]))).await?;
     let row = asked.map_err(before_commit)?;
     if row.try_get(0).map_err(before_commit)? {
         return Err(Fault::ReadOnly.unavailable());

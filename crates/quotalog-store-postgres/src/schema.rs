@@ -47,12 +47,36 @@ pub(crate) fn no_answer() -> OpenError {
     OpenError::Unreachable("no answer in time".to_owned())
 }
 
+/// A connection to a database whose tables are up to date already; nothing in it is changed.
+pub(crate) async fn as_it_is(connector: &Connector) -> Result<Connection, OpenError> {
+    let Some(connection) = connector.connect().await? else {
+        return Err(no_answer());
+    };
+    check_server(&connection).await?;
+    match applied(&connection).await? {
+        0 => Err(OpenError::NoTables),
+        found if found < known() => Err(OpenError::OlderSchema {
+            found,
+            known: known(),
+        }),
+        _ => Ok(connection),
+    }
+}
+
 async fn bring_up_to_date(
     connection: &mut Connection,
     clock: &PostgresClock,
 ) -> Result<(), OpenError> {
     check_server(connection).await?;
-    if applied(connection).await? < known() {
+    let found = applied(connection).await?;
+    if found < known() {
+        // To lock out other nodes and to change tables takes a session of our own.
+        if connection.is_pooled() {
+            return Err(OpenError::Pooled {
+                found,
+                known: known(),
+            });
+        }
         connection
             .run(PATIENT)
             .await

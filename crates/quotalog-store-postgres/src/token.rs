@@ -20,7 +20,8 @@ use crate::store::Inner;
 use crate::tx::{For, Tx, in_time, token_id};
 use crate::{audit, row};
 
-const BUMP: &str = "UPDATE quotalog_token_generation SET generation = generation + 1 WHERE id = 1";
+pub(crate) const BUMP: &str =
+    "UPDATE quotalog_token_generation SET generation = generation + 1 WHERE id = 1";
 pub(crate) const CONFIRM: &str = "SELECT generation, coalesce($1, transaction_timestamp()), \
      EXISTS (SELECT FROM quotalog_tokens WHERE id = $2) \
      FROM quotalog_token_generation WHERE id = 1";
@@ -50,7 +51,7 @@ pub(crate) async fn confirm(
     let instant = store.clock.instant().map(Instant::from);
     let lease = store.readers.lease().await?;
     let token_id = token_id(credential);
-    let asked = in_time(lease.query_one(CONFIRM, &[&instant, &token_id])).await?;
+    let asked = in_time(lease.alone(lease.query_one(CONFIRM, &[&instant, &token_id]))).await?;
     let row = asked.map_err(before_commit)?;
     lease.give_back();
     let holds = Head::of(&row).map_err(before_commit)?.admits(credential);
@@ -62,7 +63,7 @@ pub(crate) async fn caller(store: &Inner, hash: TokenHash) -> Result<Option<Call
     let instant = store.clock.instant().map(Instant::from);
     let lease = store.readers.lease().await?;
     let hash = hash.as_bytes().as_slice();
-    let asked = in_time(lease.query_opt(FIND, &[&instant, &hash])).await?;
+    let asked = in_time(lease.alone(lease.query_opt(FIND, &[&instant, &hash]))).await?;
     let row = asked.map_err(before_commit)?;
     lease.give_back();
     let Some(row) = row else {

@@ -8,7 +8,7 @@ use quotalog_domain::Timestamp;
 use quotalog_ledger::store::{Judged, Revoked, StoreError};
 use tokio_postgres::{Error, Row};
 
-use crate::connection::{Connection, Value};
+use crate::connection::{Begin, Connection, Value};
 use crate::fault::{Fault, at_commit, before_commit};
 use crate::instant::Instant;
 use crate::passed_over::PassedOver;
@@ -27,9 +27,6 @@ const HEAD: &str = "SELECT generation, coalesce($1, transaction_timestamp()), \
 const HEAD_OF_CHANGE: &str = "SELECT generation, coalesce($1, transaction_timestamp()), \
      EXISTS (SELECT FROM quotalog_tokens WHERE id = $2) \
      FROM quotalog_token_generation WHERE id = 1 FOR UPDATE";
-
-/// One snapshot of all tables.
-const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 /// The server waits for a standby inside the commit, where it must; to be told to stop there would be told that it is
 /// done. In a transaction that has failed the setting fails, and the commit behind it is not run: the server would
@@ -63,9 +60,9 @@ impl<'s> Tx<'s> {
     ) -> Result<Self, StoreError> {
         let lease = store.readers.lease().await?;
         let (begin, head) = match purpose {
-            For::Reading => (BEGIN_READ, HEAD),
-            For::Writing => ("BEGIN", HEAD),
-            For::Tokens => ("BEGIN", HEAD_OF_CHANGE),
+            For::Reading => (Begin::Read, HEAD),
+            For::Writing => (Begin::Write, HEAD),
+            For::Tokens => (Begin::Write, HEAD_OF_CHANGE),
         };
         let instant = store.clock.instant().map(Instant::from);
         let token_id = credential.map_or("", token_id);
@@ -74,7 +71,7 @@ impl<'s> Tx<'s> {
             let values: [Value<'_>; 2] = [&instant, &token_id];
             let (begun, head) = tokio::join! {
                 biased;
-                lease.run(begin),
+                lease.begin(begin),
                 lease.query_one(head, &values),
             };
             begun.and(head)

@@ -148,7 +148,7 @@ pub(crate) fn delete_of_user(tx: &Tx<'_>, user_id: &UserId) -> Result<Vec<String
     Ok(ids)
 }
 
-fn bump(connection: &Connection) -> Result<()> {
+pub(crate) fn bump(connection: &Connection) -> Result<()> {
     connection.prepare_cached(BUMP)?.execute([])?;
     Ok(())
 }

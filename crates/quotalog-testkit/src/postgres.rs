@@ -8,6 +8,8 @@
     reason = "a test fails by panicking where a server does not do as it is told"
 )]
 
+mod pooler;
+
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -20,7 +22,10 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+pub use pooler::Pooler;
 use rustix::process::{Pid, Signal, geteuid, kill_process, test_kill_process};
+
+const NO_SERVER: &str = "there is no PostgreSQL (package postgresql)";
 
 /// The user and the group `nobody`, by number as the system counts them.
 const NOBODY: u32 = 65_534;
@@ -119,13 +124,13 @@ impl Cluster {
                 Self::made(&setup)
             })
             .as_ref()
-            .or_else(missing)
+            .or_else(|| missing(NO_SERVER))
     }
 
     /// A server for one test, which may do with it what it likes. `None` as for [`Cluster::shared`].
     #[must_use]
     pub fn own(setup: &Setup) -> Option<Self> {
-        Self::made(setup).or_else(missing)
+        Self::made(setup).or_else(|| missing(NO_SERVER))
     }
 
     fn made(setup: &Setup) -> Option<Self> {
@@ -406,8 +411,7 @@ impl Watch {
 }
 
 /// Says that there is no server, which must not be where the tests are the last word.
-fn missing<T>() -> Option<T> {
-    let why = "there is no PostgreSQL (package postgresql)";
+fn missing<T>(why: &str) -> Option<T> {
     assert!(
         std::env::var_os("CI").is_none_or(|ci| ci != "true"),
         "must not be skipped: {why}"

@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::config::{Connections, Database, RateLimits, Serve, SqliteFile};
+use crate::copy::{Copied, Step};
 use crate::exit_code::{Exit, Failure};
 use crate::late_store::LateStore;
 use crate::pruning::Pruned;
@@ -347,8 +348,26 @@ fn serve_rate_limits(
     Ok(tokio::spawn(serving))
 }
 
+/// Copies everything from one database into another; each comes with the setting that names it.
+pub(crate) fn copy(
+    (from_setting, from): (&str, &Database),
+    (to_setting, to): (&str, &Database),
+    may_leave: bool,
+    tell: &dyn Fn(Step),
+) -> anyhow::Result<Vec<Copied>> {
+    if from.is_same_file(to) {
+        let message = format!("{to_setting} names the same file as {from_setting}: {to}");
+        return Err(Failure::error(Exit::Usage, message));
+    }
+    runtime()?.block_on(async {
+        let mut source = store::source(from_setting, from).await?;
+        let target = store::target(to_setting, to).await?;
+        crate::copy::copy(&mut *source, target, may_leave, tell).await
+    })
+}
+
 /// What a single command needs to wait for its database.
-fn one_thread() -> anyhow::Result<tokio::runtime::Runtime> {
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -360,7 +379,7 @@ pub(crate) fn on_store<T>(
     database: &Database,
     work: impl AsyncFnOnce(&dyn Store) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    one_thread()?.block_on(async {
+    runtime()?.block_on(async {
         let connections = COMMAND_LINE_CONNECTIONS;
         let store = OpenStore::open(database, connections, COMMAND_LINE_IDEMPOTENCY_S).await?;
         let result = work(store.ports()).await;
@@ -376,7 +395,7 @@ pub(crate) fn examine(database: &Database) -> anyhow::Result<Vec<Finding>> {
         Database::Postgres(url) => {
             let config =
                 store::postgres_config(url, COMMAND_LINE_CONNECTIONS, COMMAND_LINE_IDEMPOTENCY_S);
-            Ok(one_thread()?.block_on(quotalog_store_postgres::examine(config)))
+            Ok(runtime()?.block_on(quotalog_store_postgres::examine(config)))
         }
     }
 }

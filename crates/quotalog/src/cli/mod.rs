@@ -1,6 +1,7 @@
 //! The command line: what a person may type, and what becomes of it. One subcommand a file.
 
 mod backup;
+mod copy;
 mod doctor;
 mod prune;
 mod serve;
@@ -52,6 +53,8 @@ enum Command {
     Prune(prune::Arguments),
     /// Copy the database into a new file, also beside a running server.
     Backup(backup::Arguments),
+    /// Copy everything from one database into another: from SQLite to PostgreSQL, or back.
+    Copy(copy::Arguments),
     /// Look the configuration and the database over, and change nothing.
     Doctor(Box<doctor::Arguments>),
 }
@@ -147,6 +150,7 @@ pub fn main() -> ExitCode {
         Command::Token(command) => token::run(&command),
         Command::Prune(arguments) => prune::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
+        Command::Copy(arguments) => copy::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
     };
     match result {

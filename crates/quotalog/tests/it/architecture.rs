@@ -39,10 +39,12 @@ const USES: &[(&str, &[&str])] = &[
     (
         "quotalog-record",
         &[
+            "quotalog-auth",
             "quotalog-domain",
             "quotalog-ledger",
             "serde",
             "serde_json",
+            "sha2",
             "thiserror",
         ],
     ),
@@ -162,6 +164,7 @@ const USES: &[(&str, &[&str])] = &[
             "quotalog-store-sqlite",
             "anyhow",
             "clap",
+            "indicatif",
             "mimalloc",
             "percent-encoding",
             "prometheus",

@@ -30,7 +30,7 @@ pub(crate) fn fails(output: &Output, code: i32, word: &str) {
 
 #[test]
 fn help_is_as_it_is_kept() {
-    let commands: [&[&str]; 9] = [
+    let commands: [&[&str]; 10] = [
         &[],
         &["serve"],
         &["token"],
@@ -39,6 +39,7 @@ fn help_is_as_it_is_kept() {
         &["token", "revoke"],
         &["prune"],
         &["backup"],
+        &["copy"],
         &["doctor"],
     ];
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/help");
@@ -76,7 +77,9 @@ fn every_command_is_in_the_help_that_is_kept() {
         let names = names.filter_map(|line| line.split_whitespace().next());
         names.map(str::to_owned).collect::<Vec<_>>()
     };
-    let commands = ["serve", "token", "prune", "backup", "doctor", "help"];
+    let commands = [
+        "serve", "token", "prune", "backup", "copy", "doctor", "help",
+    ];
     assert_eq!(listed(&[]), commands);
     assert_eq!(listed(&["token"]), ["create", "list", "revoke", "help"]);
 }
@@ -108,6 +111,9 @@ fn wrong_arguments_exit_with_2() {
         &["prune", "--json"],
         &["backup"],
         &["backup", ""],
+        &["copy"],
+        &["copy", "--from", "sqlite:a.db"],
+        &["copy", "--from", "a.db", "--to", "sqlite:b.db"],
     ] {
         let output = site.run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

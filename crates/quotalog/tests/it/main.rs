@@ -10,6 +10,7 @@ mod backup;
 mod bounds;
 mod cli;
 mod connections;
+mod copy;
 mod deploy;
 mod doctor;
 mod envoy;
