@@ -16,6 +16,7 @@ mod faults;
 mod http;
 mod kill;
 mod postgres;
+mod postgres_failover;
 mod postgres_recovery;
 mod postgres_start;
 mod raw;
