@@ -125,6 +125,8 @@ pub(crate) fn of_opening(error: &Error) -> OpenError {
         None if is_of_the_network(error) => OpenError::Unreachable(line),
         // No password, no TLS, a certificate of somebody else.
         None => OpenError::Refused(line),
+        // A standby, which may be promoted.
+        Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => OpenError::Unreachable(line),
         Some(code) => match &code.code()[..2] {
             "08" | "53" | "57" => OpenError::Unreachable(line),
             // A password, a role, a database that is not there, a table that may not be made.

@@ -19,6 +19,7 @@ mod grpc;
 mod http;
 mod kill;
 mod postgres;
+mod postgres_failover;
 mod postgres_recovery;
 mod postgres_start;
 mod raw;
