@@ -24,6 +24,9 @@ const UNANSWERED_MAX: Duration = Duration::from_secs(5);
 ///
 /// Our statements come with arrays of keys, of which the planner does not know that they are few; it would read
 /// whole tables for them. So it is left the index, and plans once instead of for each batch.
+///
+/// What is answered is on disk, whatever the role or the database has set. What they want beyond that stays, such as a
+/// standby's word.
 const SESSION: &str = "SET search_path = public; SET TIME ZONE 'UTC'; \
      SET client_encoding = 'UTF8'; SET default_transaction_isolation = 'read committed'; \
      SET default_transaction_read_only = off; SET default_transaction_deferrable = off; \
@@ -31,9 +34,13 @@ const SESSION: &str = "SET search_path = public; SET TIME ZONE 'UTC'; \
      SET idle_in_transaction_session_timeout = '5s'; \
      SET jit = off; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; \
      SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_hashagg = off; \
-     SET enable_material = off; SET enable_memoize = off";
+     SET enable_material = off; SET enable_memoize = off; \
+     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
 /// The same for one transaction: behind a pooler the next one has another session, which may be anybody's.
-static LOCAL: LazyLock<String> = LazyLock::new(|| SESSION.replace("SET ", "SET LOCAL "));
+static LOCAL: LazyLock<String> = LazyLock::new(|| {
+    let settings = SESSION.replace("SET ", "SET LOCAL ");
+    settings.replace("'on', false)", "'on', true)")
+});
 
 /// What a parameter may be.
 const KINDS: [Type; 10] = [

@@ -58,6 +58,12 @@ pub enum OpenError {
     /// The record of the migrations is not one that this program wrote.
     #[error("the database has a schema of another kind ({0}); name another database")]
     ForeignSchema(String),
+    /// The database cannot hold every id.
+    #[error(
+        "the database has the encoding {0}, in which not every id can be kept; name one that was made with \
+         ENCODING 'UTF8'"
+    )]
+    Encoding(String),
     /// The server is older than what we need.
     #[error("PostgreSQL is version {found}, and this program needs {needed} or newer; upgrade it")]
     TooOld {

@@ -39,6 +39,9 @@ impl Fault {
     }
 }
 
+/// A limit that the role or the server may have, from PostgreSQL 17 on; it ends the session.
+const TRANSACTION_TIMEOUT: &str = "25P04";
+
 /// What can be done about an error that came before the commit was sent, so that nothing was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Remedy {
@@ -74,6 +77,7 @@ impl Remedy {
             || *code == SqlState::INVALID_SQL_STATEMENT_NAME
             || *code == SqlState::FEATURE_NOT_SUPPORTED
             || *code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
+            || code.code() == TRANSACTION_TIMEOUT
         {
             return Self::Elsewhere;
         }

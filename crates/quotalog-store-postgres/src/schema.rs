@@ -26,6 +26,8 @@ const AS_BEFORE: &str = "SET statement_timeout = '3s'; SET lock_timeout = '2s'; 
      SET idle_in_transaction_session_timeout = '5s'";
 /// How long that may take in all.
 const PATIENCE: Duration = Duration::from_secs(1_200);
+/// The one in which any id can be kept.
+const ENCODING: &str = "UTF8";
 /// The first version with all that our statements use.
 const SERVER_VERSION_MIN: u32 = 14;
 
@@ -107,20 +109,24 @@ pub(crate) async fn check_server(connection: &Connection) -> Result<(), OpenErro
     let row = connection
         .query_one(
             "SELECT current_setting('server_version'), \
-             current_setting('server_version_num')::integer / 10000",
+             current_setting('server_version_num')::integer / 10000, current_setting('server_encoding')",
             &[],
         )
         .await
         .map_err(|error| of_opening(&error))?;
     let found: String = row.try_get(0).map_err(|error| of_opening(&error))?;
     let major: i32 = row.try_get(1).map_err(|error| of_opening(&error))?;
-    if u32::try_from(major).is_ok_and(|major| major >= SERVER_VERSION_MIN) {
-        Ok(())
-    } else {
-        Err(OpenError::TooOld {
+    if u32::try_from(major).is_ok_and(|major| major < SERVER_VERSION_MIN) {
+        return Err(OpenError::TooOld {
             found,
             needed: SERVER_VERSION_MIN,
-        })
+        });
+    }
+    let encoding: String = row.try_get(2).map_err(|error| of_opening(&error))?;
+    if encoding == ENCODING {
+        Ok(())
+    } else {
+        Err(OpenError::Encoding(encoding))
     }
 }
 

@@ -307,6 +307,16 @@ fn a_target_that_is_not_empty_is_refused_and_left_as_it_is() {
     );
     assert_eq!(contents(&other.database()), before);
 
+    // A user who is being erased must not live on in the copy.
+    let file = rusqlite::Connection::open(site.database()).unwrap();
+    let unfinished = "INSERT INTO quotalog_erasures \
+                      (user_id, day_start, kept_to, after_operation, after_caller, after_key) \
+                      VALUES ('u', '2026-11-30 00:00:00', 0, '', '', '')";
+    file.execute_batch(unfinished).unwrap();
+    let new = file_url(&site.folder.path().join("new.db"));
+    fails(&copy(&from, &new, &[]), 1, "quotalog_erasing");
+    file.execute_batch("DELETE FROM quotalog_erasures").unwrap();
+
     let Some(cluster) = Cluster::shared() else {
         return;
     };

@@ -145,7 +145,7 @@ fn keyed_consume(key: &str) -> Request<Full<Bytes>> {
 /// An erasure goes on when its client has left, and after a crash in the middle of it.
 #[tokio::test]
 async fn an_erasure_is_finished_whatever_happens() {
-    const ROWS: i64 = 40_000;
+    const ROWS: i64 = 100_000;
     let site = Site::new();
     let server = site.serve();
     server.set("/quotas/u/r", "daily", 10).await;
@@ -189,4 +189,39 @@ async fn an_erasure_is_finished_whatever_happens() {
         .call(Method::GET, "/audit?user_id=u&limit=1", "")
         .await;
     assert_eq!(audit.is(200).json()["entries"][0]["action"], "user.erase");
+}
+
+/// Where the file keeps what was deleted, it keeps nothing of an erased user, and neither does its log.
+#[tokio::test]
+async fn no_byte_of_an_erased_user_is_left_but_in_the_audit() {
+    const USER: &str = "somebody-who-wants-to-be-forgotten";
+    let site = Site::new();
+    let server = site.serve();
+    for resource in 0..300 {
+        let path = format!("/quotas/{USER}/r{resource}");
+        server.set(&path, "daily", 1_000).await;
+        let consume = format!("{path}/consume");
+        server.call(Method::POST, &consume, "").await.is(200);
+        // Others come in between, so that pages are split and shared.
+        server
+            .set(&format!("/quotas/other-{resource}/r"), "daily", 10)
+            .await;
+    }
+    let erased = server
+        .call(Method::DELETE, &format!("/quotas/{USER}"), "")
+        .await;
+    erased.is(204);
+    assert!(server.stop().success());
+    let file = rusqlite::Connection::open(site.database()).unwrap();
+    let forget = "DELETE FROM quotalog_audit; PRAGMA wal_checkpoint(TRUNCATE)";
+    // What the audit held is the one thing that is overwritten only from here on.
+    file.execute_batch(&format!("PRAGMA secure_delete = ON; {forget}"))
+        .unwrap();
+    drop(file);
+    let bytes = std::fs::read(site.database()).unwrap();
+    let found = bytes
+        .windows(USER.len())
+        .filter(|bytes| *bytes == USER.as_bytes());
+    assert_eq!(found.count(), 0);
+    assert!(!site.folder.path().join("quotalog.db-wal").exists());
 }
