@@ -16,6 +16,7 @@ mod doctor;
 mod faults;
 mod http;
 mod kill;
+mod pgbouncer;
 mod postgres;
 mod postgres_recovery;
 mod postgres_start;
