@@ -409,6 +409,28 @@ impl Database {
         &self.name
     }
 
+    /// Another database of the same server.
+    #[must_use]
+    pub fn in_database(&self, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            ..self.clone()
+        }
+    }
+
+    /// Has psql run a script, with these variables of the environment.
+    #[track_caller]
+    pub fn run_script(&self, script: &Path, variables: &[(&str, &str)]) {
+        let mut psql = command(&self.programs, "psql");
+        psql.args(["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1"]);
+        psql.args(["--dbname", &self.url()])
+            .arg("--file")
+            .arg(script);
+        let output = psql.envs(variables.iter().copied()).output();
+        let output = output.expect("psql runs");
+        assert!(output.status.success(), "{output:?}");
+    }
+
     /// Runs SQL beside the programs under test. Returns the rows, one a line, with `|` between the columns.
     #[track_caller]
     pub fn ask(&self, sql: &str) -> String {

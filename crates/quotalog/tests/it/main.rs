@@ -18,6 +18,7 @@ mod faults;
 mod grpc;
 mod http;
 mod kill;
+mod pgbouncer;
 mod postgres;
 mod postgres_failover;
 mod postgres_recovery;
