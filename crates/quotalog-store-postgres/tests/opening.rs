@@ -97,6 +97,26 @@ async fn a_role_that_may_make_no_tables_serves_those_there_are() {
     assert_eq!(desk.usage(pair("u", "r")).await, 5);
 }
 
+/// Each table is copied, or known not to be.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_table_is_forgotten_by_a_copy() {
+    use quotalog_record::transfer::{NOT_COPIED, TABLES};
+    let Some(fresh) = Fresh::at_start().await else {
+        return;
+    };
+    fresh.store().await.close().await;
+    let tables = fresh.database.ask(
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' \
+         AND table_type = 'BASE TABLE'",
+    );
+    let mut found: Vec<&str> = tables.lines().collect();
+    let known = TABLES.iter().map(|table| table.name).chain(NOT_COPIED);
+    let mut known: Vec<&str> = known.collect();
+    found.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(found, known);
+}
+
 /// In another encoding some ids could not be kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_cannot_hold_every_id_is_refused() {
