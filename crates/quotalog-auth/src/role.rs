@@ -52,6 +52,8 @@ pub enum Action<'a> {
     Consume(&'a str),
     /// Consumes units of users that are named later, in the body.
     ConsumeForSome,
+    /// Consumes units of whichever user, as a proxy does.
+    ConsumeForAll,
     /// Gives units back.
     Refund,
     /// Reads the quotas of all users.
@@ -112,6 +114,7 @@ impl Role {
                 Action::ReadUser(_)
                 | Action::Consume(_)
                 | Action::ConsumeForSome
+                | Action::ConsumeForAll
                 | Action::Refund
                 | Action::ReadDefaults,
             )
@@ -176,6 +179,7 @@ mod tests {
         check(Action::Consume("alice"), [true, false, true, true]);
         check(Action::Consume("bob"), [true, false, true, false]);
         check(Action::ConsumeForSome, [true, false, true, true]);
+        check(Action::ConsumeForAll, [true, false, true, false]);
         check(Action::Refund, [true, false, true, false]);
         check(Action::ReadAll, [true, true, false, false]);
         check(Action::ReadDefaults, [true, true, true, false]);

@@ -80,6 +80,14 @@ impl Token {
         Self(text.into())
     }
 
+    /// Whether a text has the form of the tokens that are made here, and so may be one.
+    #[must_use]
+    pub fn resembles(text: &str) -> bool {
+        let secret = text.strip_prefix(Self::PREFIX);
+        let secret = secret.map(|secret| URL_SAFE_NO_PAD.decode(secret));
+        matches!(secret, Some(Ok(bytes)) if bytes.len() == Self::RANDOM_BYTES)
+    }
+
     /// The secret text. For the one answer, terminal or file that its holder reads it from.
     #[must_use]
     pub fn reveal(&self) -> &str {
@@ -216,6 +224,10 @@ mod tests {
         let secret = token.reveal().strip_prefix("ql_").unwrap();
         assert_eq!(URL_SAFE_NO_PAD.decode(secret).unwrap().len(), 32);
         assert_ne!(token.reveal(), other.reveal());
+        assert!(Token::resembles(token.reveal()));
+        for text in ["ql_", secret, "ql_gateway", "first admin token"] {
+            assert!(!Token::resembles(text), "{text}");
+        }
         assert!(!format!("{token:?} {new:?}").contains(&secret[..8]));
         assert!(Token::presented(token.reveal()).hash().matches(&new.hash));
         assert!(!other.hash().matches(&new.hash));

@@ -1,8 +1,8 @@
 //! Every change there is, as data.
 
 use crate::{
-    Amount, CallerId, Fingerprint, IdempotencyKey, IfMatch, KeyScope, Keyed, Limit, Pair, Resource,
-    Window,
+    Amount, CallerId, Fingerprint, IdempotencyKey, KeyScope, Keyed, Limit, Pair, Precondition,
+    Resource, Window,
 };
 
 /// One operation, with the key under which its answer is kept, if the client gave one.
@@ -29,6 +29,11 @@ pub enum Operation {
         /// What to count, in the order of the request.
         items: Vec<Item>,
     },
+    /// Counts the units of all hits, or none of them, where a pair that nothing limits fits by nature.
+    RateLimit {
+        /// What to count, in the order of the request. The same pair may stand in several hits.
+        hits: Vec<Hit>,
+    },
     /// Gives units of the current window back; usage stops at 0.
     Refund {
         /// Whose units, and of what.
@@ -50,14 +55,14 @@ pub enum Operation {
         /// The new limit.
         limit: Limit,
         /// Only if the policy is in this state.
-        if_match: Option<IfMatch>,
+        precondition: Option<Precondition>,
     },
     /// Removes the policy of a pair; its usage stays.
     DeletePolicy {
         /// Whose policy, and for what.
         pair: Pair,
         /// Only if the policy is in this state.
-        if_match: Option<IfMatch>,
+        precondition: Option<Precondition>,
     },
     /// Creates or changes the default of a resource.
     SetDefault {
@@ -67,11 +72,15 @@ pub enum Operation {
         window: Window,
         /// The new limit.
         limit: Limit,
+        /// Only if the default is in this state.
+        precondition: Option<Precondition>,
     },
     /// Removes the default of a resource.
     DeleteDefault {
         /// The resource it serves.
         resource: Resource,
+        /// Only if the default is in this state.
+        precondition: Option<Precondition>,
     },
 }
 
@@ -82,6 +91,15 @@ pub struct Item {
     pub pair: Pair,
     /// How many.
     pub amount: Amount,
+}
+
+/// One line of a rate-limit call, as proxies send them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hit {
+    /// Whose units, and of what.
+    pub pair: Pair,
+    /// How many; `None` asks whether anything is left, and counts nothing.
+    pub amount: Option<Amount>,
 }
 
 impl Command {
@@ -119,6 +137,7 @@ impl Operation {
         match self {
             Self::Consume { .. } => "consume",
             Self::ConsumeBatch { .. } => "consume-batch",
+            Self::RateLimit { .. } => "rate-limit",
             Self::Refund { .. } => "refund",
             Self::Reset { .. } => "reset",
             Self::SetPolicy { .. } => "set-policy",
@@ -130,24 +149,30 @@ impl Operation {
 
     /// The pairs whose policy and usage the decision needs; a pair may come twice.
     pub fn pairs(&self) -> impl Iterator<Item = &Pair> {
-        let (one, many): (Option<&Pair>, &[Item]) = match self {
+        let (one, items, hits): (Option<&Pair>, &[Item], &[Hit]) = match self {
             Self::Consume { pair, .. }
             | Self::Refund { pair, .. }
             | Self::Reset { pair }
             | Self::SetPolicy { pair, .. }
-            | Self::DeletePolicy { pair, .. } => (Some(pair), &[]),
-            Self::ConsumeBatch { items } => (None, items),
-            Self::SetDefault { .. } | Self::DeleteDefault { .. } => (None, &[]),
+            | Self::DeletePolicy { pair, .. } => (Some(pair), &[], &[]),
+            Self::ConsumeBatch { items } => (None, items, &[]),
+            Self::RateLimit { hits } => (None, &[], hits),
+            Self::SetDefault { .. } | Self::DeleteDefault { .. } => (None, &[], &[]),
         };
-        one.into_iter().chain(many.iter().map(|item| &item.pair))
+        let items = items.iter().map(|item| &item.pair);
+        let hits = hits.iter().map(|hit| &hit.pair);
+        one.into_iter().chain(items).chain(hits)
     }
 
     /// The resources whose default the decision needs; a resource may come twice.
     pub fn resources(&self) -> impl Iterator<Item = &Resource> {
         let own = match self {
-            Self::SetDefault { resource, .. } | Self::DeleteDefault { resource } => Some(resource),
+            Self::SetDefault { resource, .. } | Self::DeleteDefault { resource, .. } => {
+                Some(resource)
+            }
             Self::Consume { .. }
             | Self::ConsumeBatch { .. }
+            | Self::RateLimit { .. }
             | Self::Refund { .. }
             | Self::Reset { .. }
             | Self::SetPolicy { .. }
@@ -167,32 +192,40 @@ impl Operation {
             }
             Self::ConsumeBatch { items } => {
                 for item in items {
-                    // No id holds a "/", so it parts them without doubt.
-                    bytes.extend(item.pair.user_id.as_str().bytes());
-                    bytes.push(b'/');
-                    bytes.extend(item.pair.resource.as_str().bytes());
-                    bytes.push(b'/');
+                    item.pair.write_to(&mut bytes);
                     bytes.extend(item.amount.get().to_be_bytes());
+                }
+            }
+            Self::RateLimit { hits } => {
+                for hit in hits {
+                    hit.pair.write_to(&mut bytes);
+                    bytes.extend(hit.units().to_be_bytes());
                 }
             }
             Self::SetPolicy {
                 window,
                 limit,
-                if_match,
+                precondition,
+                ..
+            }
+            | Self::SetDefault {
+                window,
+                limit,
+                precondition,
                 ..
             } => {
                 bytes.extend(window.as_str().bytes());
                 bytes.extend(limit.get().to_be_bytes());
-                if_match.iter().for_each(|tags| tags.write_to(&mut bytes));
+                precondition
+                    .iter()
+                    .for_each(|tags| tags.write_to(&mut bytes));
             }
-            Self::DeletePolicy { if_match, .. } => {
-                if_match.iter().for_each(|tags| tags.write_to(&mut bytes));
+            Self::DeletePolicy { precondition, .. } | Self::DeleteDefault { precondition, .. } => {
+                precondition
+                    .iter()
+                    .for_each(|tags| tags.write_to(&mut bytes));
             }
-            Self::SetDefault { window, limit, .. } => {
-                bytes.extend(window.as_str().bytes());
-                bytes.extend(limit.get().to_be_bytes());
-            }
-            Self::Reset { .. } | Self::DeleteDefault { .. } => {}
+            Self::Reset { .. } => {}
         }
         Fingerprint::from_bytes(bytes)
     }
@@ -204,24 +237,46 @@ impl Operation {
             | Self::Reset { pair }
             | Self::SetPolicy { pair, .. }
             | Self::DeletePolicy { pair, .. } => KeyScope::Pair(self.name(), pair.clone()),
-            Self::SetDefault { resource, .. } | Self::DeleteDefault { resource } => {
+            Self::SetDefault { resource, .. } | Self::DeleteDefault { resource, .. } => {
                 KeyScope::Resource(self.name(), resource.clone())
             }
-            Self::ConsumeBatch { .. } => KeyScope::Caller(self.name(), caller.clone()),
+            Self::ConsumeBatch { .. } | Self::RateLimit { .. } => {
+                KeyScope::Caller(self.name(), caller.clone())
+            }
         }
     }
 }
 
-impl IfMatch {
+impl Hit {
+    /// The units to count; none of a question.
+    #[must_use]
+    pub fn units(&self) -> u64 {
+        self.amount.map_or(0, Amount::get)
+    }
+}
+
+impl Pair {
+    /// No id holds a "/", so it parts them without doubt.
     fn write_to(&self, bytes: &mut Vec<u8>) {
-        match self {
-            Self::AnyPolicy => bytes.push(b'*'),
-            Self::OneOf(texts) => {
-                for text in texts {
-                    bytes.push(b'"');
-                    bytes.extend(text.bytes());
-                }
-            }
+        bytes.extend(self.user_id.as_str().bytes());
+        bytes.push(b'/');
+        bytes.extend(self.resource.as_str().bytes());
+        bytes.push(b'/');
+    }
+}
+
+impl Precondition {
+    fn write_to(&self, bytes: &mut Vec<u8>) {
+        let (sign, texts): (u8, &[Box<str>]) = match self {
+            Self::AnyPolicy => (b'*', &[]),
+            Self::NoPolicy => (b'-', &[]),
+            Self::OneOf(texts) => (b'=', texts),
+            Self::NoneOf(texts) => (b'!', texts),
+        };
+        bytes.push(sign);
+        for text in texts {
+            bytes.push(b'"');
+            bytes.extend(text.bytes());
         }
     }
 }

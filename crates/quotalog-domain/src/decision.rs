@@ -5,8 +5,8 @@ use std::collections::hash_map::Entry;
 
 use crate::state::PairView;
 use crate::{
-    Amount, Change, Command, DefaultPolicy, IfMatch, Item, KeptAnswer, Keyed, Limit, Operation,
-    Pair, Policy, Quota, Resource, State, Timestamp, Window,
+    Amount, Change, Command, DefaultPolicy, Hit, Item, KeptAnswer, Keyed, Limit, Operation, Pair,
+    Policy, Precondition, Quota, Resource, State, Timestamp, Window,
 };
 
 /// What became of a command. A refusal changed nothing.
@@ -28,6 +28,9 @@ pub enum Answer {
     Quota(Quota),
     /// To a batch: the quota of each item after the whole batch, in the order of the items.
     Quotas(Vec<Quota>),
+    /// To a rate-limit call: the quota of each hit after the whole call, in the order of the hits; `None`
+    /// where nothing limits the pair.
+    Limits(Vec<Option<Quota>>),
     /// To setting a default: the default.
     Default(DefaultPolicy),
     /// To deleting a policy or a default.
@@ -50,6 +53,9 @@ pub enum Refusal {
     Exhausted(Quota),
     /// The batch does not fit: each item in the order of the request.
     BatchExhausted(Vec<DeniedItem>),
+    /// The rate-limit call does not fit: the quota of each hit in the order of the request, `None` where
+    /// nothing limits the pair; `allowed` tells whether that pair alone would have fitted.
+    OverLimit(Vec<Option<Quota>>),
 }
 
 /// One item of a batch that was denied.
@@ -126,23 +132,34 @@ fn apply(
     let (answer, change) = match operation {
         Operation::Consume { pair, amount } => return consume(state, pair, *amount, now),
         Operation::ConsumeBatch { items } => return consume_batch(state, items, now),
+        Operation::RateLimit { hits } => return rate_limit(state, hits, now),
         Operation::Refund { pair, amount } => refund(state, pair, *amount, now)?,
         Operation::Reset { pair } => reset(state, pair, now)?,
         Operation::SetPolicy {
             pair,
             window,
             limit,
-            if_match,
-        } => set_policy(state, pair, (*window, *limit), if_match.as_ref(), now)?,
-        Operation::DeletePolicy { pair, if_match } => {
-            delete_policy(state, pair, if_match.as_ref())?
+            precondition,
+        } => set_policy(state, pair, (*window, *limit), precondition.as_ref(), now)?,
+        Operation::DeletePolicy { pair, precondition } => {
+            delete_policy(state, pair, precondition.as_ref())?
         }
         Operation::SetDefault {
             resource,
             window,
             limit,
-        } => set_default(state, resource, *window, *limit, now),
-        Operation::DeleteDefault { resource } => delete_default(state, resource)?,
+            precondition,
+        } => set_default(
+            state,
+            resource,
+            (*window, *limit),
+            precondition.as_ref(),
+            now,
+        )?,
+        Operation::DeleteDefault {
+            resource,
+            precondition,
+        } => delete_default(state, resource, precondition.as_ref())?,
     };
     if let Some(change) = change {
         state.note(position, change);
@@ -172,60 +189,18 @@ fn consume(
 }
 
 fn consume_batch(state: &mut State, items: &[Item], now: Timestamp) -> Result<Answer, Refusal> {
-    /// The items of one pair, summed.
-    struct Wanted<'a> {
-        pair: &'a Pair,
-        quota: Quota,
-        units: u64,
+    let units = items.iter().map(|item| (&item.pair, item.amount.get()));
+    let mut asked = Asked::sum(state, units, now);
+    if asked.sums.iter().any(|sum| sum.quota.is_none()) {
+        return Err(Refusal::NotFound);
     }
-    let mut wanted: Vec<Wanted<'_>> = Vec::with_capacity(items.len());
-    // Which of them an item is part of, so that a pair is searched for once an item.
-    let mut places = Vec::with_capacity(items.len());
-    let mut known: HashMap<&Pair, usize> = HashMap::with_capacity(items.len());
-    for item in items {
-        let place = match known.entry(&item.pair) {
-            Entry::Occupied(place) => *place.get(),
-            Entry::Vacant(new) => {
-                let place = *new.insert(wanted.len());
-                wanted.push(Wanted {
-                    pair: &item.pair,
-                    quota: check(&state.pair(&item.pair), &item.pair, now)?,
-                    units: 0,
-                });
-                place
-            }
-        };
-        let pair = &mut wanted[place];
-        pair.units = pair.units.saturating_add(item.amount.get());
-        places.push(place);
-    }
-
-    let never_fits = |place: usize| wanted[place].units > wanted[place].quota.limit().get();
-    let beyond_limit: Vec<usize> = places
-        .iter()
-        .enumerate()
-        .filter_map(|(position, place)| never_fits(*place).then_some(position))
-        .collect();
+    let beyond_limit = asked.beyond_limit();
     if !beyond_limit.is_empty() {
         return Err(Refusal::AmountExceedsLimit(beyond_limit));
     }
-
-    let mut all_fit = true;
-    for pair in &mut wanted {
-        pair.quota.allowed = pair.units <= pair.quota.remaining();
-        all_fit &= pair.quota.allowed;
-    }
-    if all_fit {
-        for wanted in &mut wanted {
-            let span = wanted.quota.span();
-            let usage = &mut state.pair(wanted.pair).own.usage;
-            usage.add(&span, wanted.units);
-            wanted.quota.usage = wanted.quota.usage.saturating_add(wanted.units);
-        }
-    }
-
-    let quotas = places.iter().map(|place| wanted[*place].quota.clone());
-    if all_fit {
+    let all_counted = asked.count(state);
+    let quotas = asked.quotas().flatten();
+    if all_counted {
         return Ok(Answer::Quotas(quotas.collect()));
     }
     let denied = items.iter().zip(quotas).map(|(item, quota)| DeniedItem {
@@ -233,6 +208,105 @@ fn consume_batch(state: &mut State, items: &[Item], now: Timestamp) -> Result<An
         quota,
     });
     Err(Refusal::BatchExhausted(denied.collect()))
+}
+
+/// Unlike a batch, it takes a pair that nothing limits for one that fits, and more than the whole limit for more
+/// than what is left: a proxy asks whether a request may pass, and has nobody to mend what it asked.
+fn rate_limit(state: &mut State, hits: &[Hit], now: Timestamp) -> Result<Answer, Refusal> {
+    let units = hits.iter().map(|hit| (&hit.pair, hit.units()));
+    let mut asked = Asked::sum(state, units, now);
+    if asked.count(state) {
+        Ok(Answer::Limits(asked.quotas().collect()))
+    } else {
+        Err(Refusal::OverLimit(asked.quotas().collect()))
+    }
+}
+
+/// What a command asks for of many pairs, each once.
+struct Asked<'a> {
+    sums: Vec<Sum<'a>>,
+    /// Which of the sums each item is part of, so that a pair is searched for once an item.
+    places: Vec<usize>,
+}
+
+/// The items of one pair, summed.
+struct Sum<'a> {
+    pair: &'a Pair,
+    units: u64,
+    /// `None` where neither a policy nor a default serves the pair.
+    quota: Option<Quota>,
+}
+
+impl<'a> Asked<'a> {
+    fn sum(
+        state: &mut State,
+        items: impl ExactSizeIterator<Item = (&'a Pair, u64)>,
+        now: Timestamp,
+    ) -> Self {
+        let mut sums: Vec<Sum<'_>> = Vec::with_capacity(items.len());
+        let mut places = Vec::with_capacity(items.len());
+        let mut known: HashMap<&Pair, usize> = HashMap::with_capacity(items.len());
+        for (pair, units) in items {
+            let place = match known.entry(pair) {
+                Entry::Occupied(place) => *place.get(),
+                Entry::Vacant(new) => {
+                    let place = *new.insert(sums.len());
+                    sums.push(Sum {
+                        pair,
+                        units: 0,
+                        quota: check(&state.pair(pair), pair, now).ok(),
+                    });
+                    place
+                }
+            };
+            let sum = &mut sums[place];
+            sum.units = sum.units.saturating_add(units);
+            places.push(place);
+        }
+        Self { sums, places }
+    }
+
+    /// The positions of the items whose pair is asked for more than its whole limit.
+    fn beyond_limit(&self) -> Vec<usize> {
+        let never_fits = |place: usize| {
+            let sum = &self.sums[place];
+            let limit = sum.quota.as_ref().map(|quota| quota.limit().get());
+            limit.is_some_and(|limit| sum.units > limit)
+        };
+        let places = self.places.iter().enumerate();
+        places
+            .filter_map(|(position, place)| never_fits(*place).then_some(position))
+            .collect()
+    }
+
+    /// Counts all sums if all of them fit, and tells whether they do. Each quota says whether its own does, and is
+    /// the one afterwards.
+    fn count(&mut self, state: &mut State) -> bool {
+        let mut all_fit = true;
+        for sum in &mut self.sums {
+            if let Some(quota) = &mut sum.quota {
+                // Who asks for nothing is told whether anything is left.
+                quota.allowed = sum.units.max(1) <= quota.remaining();
+                all_fit &= quota.allowed;
+            }
+        }
+        for sum in self.sums.iter_mut().filter(|sum| sum.units > 0) {
+            if let Some(quota) = &mut sum.quota
+                && all_fit
+            {
+                let usage = &mut state.pair(sum.pair).own.usage;
+                usage.add(&quota.span(), sum.units);
+                quota.usage = quota.usage.saturating_add(sum.units);
+            }
+        }
+        all_fit
+    }
+
+    /// The quota of each item, in their order.
+    fn quotas(&self) -> impl Iterator<Item = Option<Quota>> {
+        let places = self.places.iter();
+        places.map(|place| self.sums[*place].quota.clone())
+    }
 }
 
 /// An answer, and what the audit is to remember.
@@ -260,12 +334,12 @@ fn set_policy(
     state: &mut State,
     pair: &Pair,
     (window, limit): (Window, Limit),
-    if_match: Option<&IfMatch>,
+    precondition: Option<&Precondition>,
     now: Timestamp,
 ) -> Result<Done, Refusal> {
     let view = state.pair(pair);
     let before = view.own.policy().copied();
-    if if_match.is_some_and(|if_match| !if_match.allows(before.as_ref())) {
+    if precondition.is_some_and(|precondition| !precondition.allows(before.as_ref())) {
         return Err(Refusal::PreconditionFailed);
     }
     let after = Some(Policy::set(before, window, limit, now));
@@ -282,13 +356,13 @@ fn set_policy(
 fn delete_policy(
     state: &mut State,
     pair: &Pair,
-    if_match: Option<&IfMatch>,
+    precondition: Option<&Precondition>,
 ) -> Result<Done, Refusal> {
     let slot = state.pair(pair).own;
     let Some(existing) = slot.policy().copied() else {
         return Err(Refusal::NotFound);
     };
-    if if_match.is_some_and(|if_match| !if_match.allows(Some(&existing))) {
+    if precondition.is_some_and(|precondition| !precondition.allows(Some(&existing))) {
         return Err(Refusal::PreconditionFailed);
     }
     slot.set_policy(None);
@@ -303,11 +377,14 @@ fn delete_policy(
 fn set_default(
     state: &mut State,
     resource: &Resource,
-    window: Window,
-    limit: Limit,
+    (window, limit): (Window, Limit),
+    precondition: Option<&Precondition>,
     now: Timestamp,
-) -> Done {
+) -> Result<Done, Refusal> {
     let before = state.default_of(resource).copied();
+    if precondition.is_some_and(|precondition| !precondition.allows(before.as_ref())) {
+        return Err(Refusal::PreconditionFailed);
+    }
     let policy = Policy::set(before, window, limit, now);
     state.set_default(resource, Some(policy));
     let answer = Answer::Default(DefaultPolicy {
@@ -319,13 +396,20 @@ fn set_default(
         before,
         after: Some(policy),
     });
-    (answer, change)
+    Ok((answer, change))
 }
 
-fn delete_default(state: &mut State, resource: &Resource) -> Result<Done, Refusal> {
+fn delete_default(
+    state: &mut State,
+    resource: &Resource,
+    precondition: Option<&Precondition>,
+) -> Result<Done, Refusal> {
     let Some(existing) = state.default_of(resource).copied() else {
         return Err(Refusal::NotFound);
     };
+    if precondition.is_some_and(|precondition| !precondition.allows(Some(&existing))) {
+        return Err(Refusal::PreconditionFailed);
+    }
     state.set_default(resource, None);
     let change = Change::Default {
         resource: resource.clone(),

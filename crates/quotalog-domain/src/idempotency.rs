@@ -1,5 +1,7 @@
 //! Idempotency keys and the answers kept under them.
 
+use sha2::{Digest as _, Sha256};
+
 use crate::{Answer, Pair, Resource};
 
 /// What a client calls one request, so that its retries are told from new ones: 1 to 255 visible ASCII
@@ -37,7 +39,9 @@ pub enum KeyScope {
     Caller(&'static str, CallerId),
 }
 
-/// What a request asked for beyond its scope, in canonical bytes: equal exactly when the requests are.
+/// What a request asked for beyond its scope: equal exactly when the requests are. Canonical bytes; of more than
+/// [`Fingerprint::LEN_MAX`] of them, their SHA-256, so that what is kept neither grows with a batch nor names its
+/// users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fingerprint(Vec<u8>);
 
@@ -102,15 +106,40 @@ impl KeyScope {
 }
 
 impl Fingerprint {
-    /// The canonical bytes, as made by [`crate::Operation::fingerprint`] or read back from a store.
+    /// The most bytes of a fingerprint, which are those of a SHA-256.
+    pub const LEN_MAX: usize = 32;
+
+    /// The fingerprint of canonical bytes, as [`crate::Operation::fingerprint`] makes them; one that is read
+    /// back from a store stays what it is.
     #[must_use]
     pub fn from_bytes(bytes: Vec<u8>) -> Self {
-        Self(bytes)
+        if bytes.len() <= Self::LEN_MAX {
+            Self(bytes)
+        } else {
+            Self(Sha256::digest(&bytes).to_vec())
+        }
     }
 
-    /// The canonical bytes.
+    /// Its bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_fingerprint_is_a_hash_and_stays_the_same() {
+        let of = |len: usize| Fingerprint::from_bytes(vec![b'a'; len]);
+        assert_eq!(of(32).as_bytes(), [b'a'; 32]);
+        let long = of(33);
+        assert_eq!(long.as_bytes().len(), Fingerprint::LEN_MAX);
+        assert_eq!(Fingerprint::from_bytes(long.as_bytes().to_vec()), long);
+        for other in [of(0), of(32), of(34)] {
+            assert_ne!(long, other);
+        }
     }
 }

@@ -12,6 +12,7 @@
 //! | window | the UTC hour or UTC day that holds an instant: [`WindowSpan`] |
 //! | limit | the most that may be consumed in a window |
 //! | amount | the units that one consume or refund asks for |
+//! | hit | one line of a rate-limit call: a pair and an amount, or the question whether anything is left |
 //! | usage | the units counted in the current window |
 //! | remaining | limit minus usage, never below 0 |
 //! | reset | the instant at which the window ends |
@@ -35,13 +36,13 @@ mod window;
 
 pub use amount::{Amount, AmountError, Limit, LimitError};
 pub use change::Change;
-pub use command::{Command, Item, Operation};
+pub use command::{Command, Hit, Item, Operation};
 pub use decision::{Answer, Decided, DeniedItem, Outcome, Refusal, decide_batch};
 pub use id::{IdError, Pair, Resource, UserId};
 pub use idempotency::{
     CallerId, Fingerprint, IdempotencyKey, IdempotencyKeyError, KeptAnswer, KeyScope, Keyed,
 };
-pub use policy::{DefaultPolicy, IfMatch, Policy, Revision};
+pub use policy::{DefaultPolicy, Policy, Precondition, Revision};
 pub use quota::{Quota, Source};
 pub use state::{PairState, State};
 pub use timestamp::Timestamp;

@@ -27,16 +27,24 @@ pub struct DefaultPolicy {
 /// The state of a policy as an opaque text of visible ASCII, equal exactly when window, limit and both
 /// dates are. It changes with the policy, not with usage: the inside of an entity tag
 /// (RFC 9110 section 8.8.3).
+///
+/// A policy that is removed and made again with the same terms within one second has its old revision. That is
+/// sound, since all that a reader is shown of it is the same, and a strong tag promises no more (section 8.8.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Revision(Box<str>);
 
-/// Under which state of a policy a change may happen (If-Match, RFC 9110 section 13.1.1).
+/// Under which state of a policy a change may happen (If-Match and If-None-Match, RFC 9110 sections 13.1.1 and
+/// 13.1.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum IfMatch {
-    /// `*`: any policy, as long as there is one.
+pub enum Precondition {
+    /// There must be a policy, whichever it is.
     AnyPolicy,
+    /// There must be none.
+    NoPolicy,
     /// One of these texts must be the policy's [`Revision`].
     OneOf(Vec<Box<str>>),
+    /// None of them may be; no policy will do.
+    NoneOf(Vec<Box<str>>),
 }
 
 impl Policy {
@@ -91,16 +99,20 @@ impl Revision {
     }
 }
 
-impl IfMatch {
+impl Precondition {
     /// Whether a change of `policy` may go on.
     pub(crate) fn allows(&self, policy: Option<&Policy>) -> bool {
-        match (self, policy) {
-            (_, None) => false,
-            (Self::AnyPolicy, Some(_)) => true,
-            (Self::OneOf(texts), Some(policy)) => {
+        let names = |texts: &[Box<str>]| {
+            policy.is_some_and(|policy| {
                 let revision = policy.revision();
                 texts.iter().any(|text| **text == *revision.as_str())
-            }
+            })
+        };
+        match self {
+            Self::AnyPolicy => policy.is_some(),
+            Self::NoPolicy => policy.is_none(),
+            Self::OneOf(texts) => names(texts),
+            Self::NoneOf(texts) => !names(texts),
         }
     }
 }

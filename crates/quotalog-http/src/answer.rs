@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, ETAG, HeaderValue};
 use axum::response::Response;
-use quotalog_domain::{Answer, Decided, DefaultPolicy, Outcome, Quota};
+use quotalog_domain::{Answer, Decided, DefaultPolicy, Outcome, Quota, Revision};
 use serde::Serialize;
 
 use crate::problem::Problem;
@@ -47,12 +47,10 @@ pub(crate) fn quota_with_fields(quota: &Quota) -> Response {
 }
 
 /// Adds the entity tag of the pair's own policy; a pair that a default serves has none.
-pub(crate) fn add_etag(quota: &Quota, response: &mut Response) {
-    let tag = quota.revision().map(|revision| {
-        HeaderValue::try_from(format!("\"{}\"", revision.as_str()))
-            .expect("a revision is visible ASCII")
-    });
-    if let Some(tag) = tag {
+pub(crate) fn add_etag(revision: impl Into<Option<Revision>>, response: &mut Response) {
+    if let Some(revision) = revision.into() {
+        let tag = HeaderValue::try_from(format!("\"{}\"", revision.as_str()))
+            .expect("a revision is visible ASCII");
         response.headers_mut().insert(ETAG, tag);
     }
 }
@@ -71,9 +69,9 @@ pub(crate) fn batch_counted(Decided { answer, replayed }: Decided) -> Result<Res
             let response = json_bytes(StatusCode::OK, wire::batch(&quotas));
             Ok(marked(response, replayed))
         }
-        Answer::Quota(_) | Answer::Default(_) | Answer::Deleted => Err(Problem::internal(
-            "a batch was not answered with its quotas",
-        )),
+        Answer::Quota(_) | Answer::Limits(_) | Answer::Default(_) | Answer::Deleted => Err(
+            Problem::internal("a batch was not answered with its quotas"),
+        ),
     }
 }
 
@@ -81,9 +79,9 @@ pub(crate) fn batch_counted(Decided { answer, replayed }: Decided) -> Result<Res
 pub(crate) fn expect_quota(answer: Answer) -> Result<Quota, Problem> {
     match answer {
         Answer::Quota(quota) => Ok(quota),
-        Answer::Quotas(_) | Answer::Default(_) | Answer::Deleted => Err(Problem::internal(
-            "a command on one pair was not answered with its quota",
-        )),
+        Answer::Quotas(_) | Answer::Limits(_) | Answer::Default(_) | Answer::Deleted => Err(
+            Problem::internal("a command on one pair was not answered with its quota"),
+        ),
     }
 }
 
@@ -91,9 +89,9 @@ pub(crate) fn expect_quota(answer: Answer) -> Result<Quota, Problem> {
 pub(crate) fn expect_default(answer: Answer) -> Result<DefaultPolicy, Problem> {
     match answer {
         Answer::Default(default) => Ok(default),
-        Answer::Quota(_) | Answer::Quotas(_) | Answer::Deleted => Err(Problem::internal(
-            "setting a default was not answered with it",
-        )),
+        Answer::Quota(_) | Answer::Quotas(_) | Answer::Limits(_) | Answer::Deleted => Err(
+            Problem::internal("setting a default was not answered with it"),
+        ),
     }
 }
 

@@ -7,7 +7,7 @@ use axum::http::Uri;
 use axum::http::request::Parts;
 use quotalog_auth::Caller;
 
-use crate::extract::body::TakenBody;
+use crate::extract::body::Unread;
 use crate::path;
 use crate::problem::Problem;
 
@@ -19,17 +19,17 @@ struct Inner {
     uri: Uri,
     /// The decoded path, where it differs from the path as it was sent.
     decoded_path: Option<Box<str>>,
-    body: TakenBody,
+    unread: Unread,
     caller: OnceLock<Caller>,
 }
 
 impl Exchange {
-    /// A request whose path is sound and whose body has been taken in.
-    pub(crate) fn new(uri: Uri, decoded_path: Option<Box<str>>, body: TakenBody) -> Self {
+    /// A request whose path is sound.
+    pub(crate) fn new(uri: Uri, decoded_path: Option<Box<str>>, unread: Unread) -> Self {
         Self(Arc::new(Inner {
             uri,
             decoded_path,
-            body,
+            unread,
             caller: OnceLock::new(),
         }))
     }
@@ -51,9 +51,9 @@ impl Exchange {
         path::segment(path.unwrap_or_else(|| self.raw_path()), position)
     }
 
-    /// The body.
-    pub(crate) fn body(&self) -> &TakenBody {
-        &self.0.body
+    /// What nobody has read of the body.
+    pub(crate) fn unread(&self) -> &Unread {
+        &self.0.unread
     }
 
     /// Notes who sent the request.

@@ -1,17 +1,14 @@
 //! What is done for every request, whatever its route: the one layer around all handlers.
 //!
-//! It gives the request its id, takes the body in, reads the path, catches a panic, has a
-//! credential confirmed where the store has not judged it, and writes the problem document.
+//! It gives the request its id, reads the path, catches a panic, has a credential confirmed where the store has not
+//! judged it, writes the problem document, and reads what the handler has left of the body.
 
-use std::any::Any;
 use std::borrow::Cow;
 use std::convert::Infallible;
-use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request};
@@ -19,11 +16,12 @@ use axum::http::header::{CACHE_CONTROL, CONNECTION, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{Uri, Version};
 use axum::response::Response;
+use quotalog_front::caught;
 use quotalog_ledger::Ledger;
 use tower::{Layer, Service};
 
 use crate::exchange::Exchange;
-use crate::extract::body::TakenBody;
+use crate::extract::body::{BodyEnd, Unread};
 use crate::message;
 use crate::metrics::{Metrics, NO_ROUTE};
 use crate::path;
@@ -99,35 +97,30 @@ where
     let route = parts.extensions.get::<MatchedPath>().cloned();
     let (method, uri, version) = (parts.method.clone(), parts.uri.clone(), parts.version);
 
-    let mut whole_at = Instant::now();
-    // Where a message of an unsound form ends is not certain, so nothing after its head is read.
-    let (mut response, read_whole) = match message::check(version, &parts.headers) {
-        Ok(()) => {
-            let body = TakenBody::take(uri.path(), &parts.headers, body).await;
-            let read_whole = body.was_read_whole();
-            whole_at = Instant::now();
-            let response = match path::decode(uri.path()) {
-                Ok(decoded) => {
-                    let exchange = Exchange::new(uri.clone(), owned(decoded), body);
-                    handled(&shared.ledger, inner, parts, exchange, &request_id).await
-                }
-                Err(fault) => Problem::from(fault).answer(uri.path()),
+    let began_at = Instant::now();
+    let (mut response, body_end) = match message::check(version, &parts.headers) {
+        Ok(()) => judged(&shared.ledger, inner, parts, body, &request_id).await,
+        Err(fault) => {
+            // Where a message of an unsound form ends is not certain, so nothing after its head is read.
+            let body_end = BodyEnd {
+                was_read_whole: false,
+                waited: Duration::ZERO,
             };
-            (response, read_whole)
+            (Problem::from(fault).answer(uri.path()), body_end)
         }
-        Err(fault) => (Problem::from(fault).answer(uri.path()), false),
     };
+    // How long a client takes for its body is not ours.
+    let took = began_at.elapsed().saturating_sub(body_end.waited);
 
     let status = response.status();
     let headers = response.headers_mut();
     if is_private(&uri) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
-    if !read_whole && version < Version::HTTP_2 {
+    if !body_end.was_read_whole && version < Version::HTTP_2 {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     let route = route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
-    let took = whole_at.elapsed();
     shared.metrics.answered(route, &method, status, took);
     tracing::debug!(
         %method,
@@ -140,12 +133,39 @@ where
     Ok(response)
 }
 
+/// The answer to a message of a sound form, once nothing more of its body is waited for.
+async fn judged<S>(
+    ledger: &Ledger,
+    inner: S,
+    parts: Parts,
+    body: Body,
+    request_id: &HeaderValue,
+) -> (Response, BodyEnd)
+where
+    S: Service<Request, Response = Response, Error = Infallible>,
+{
+    let unread = Unread::of(&parts.headers, body);
+    let uri = parts.uri.clone();
+    match path::decode(uri.path()) {
+        Ok(decoded) => {
+            let exchange = Exchange::new(uri.clone(), owned(decoded), unread);
+            let response = handled(ledger, inner, parts, &exchange, request_id).await;
+            (response, exchange.unread().discard().await)
+        }
+        Err(fault) => {
+            let response = Problem::from(fault).answer(uri.path());
+            drop(parts);
+            (response, unread.discard().await)
+        }
+    }
+}
+
 /// Has the route answer, and writes the problem if there is one.
 async fn handled<S>(
     ledger: &Ledger,
     mut inner: S,
     mut parts: Parts,
-    exchange: Exchange,
+    exchange: &Exchange,
     request_id: &HeaderValue,
 ) -> Response
 where
@@ -159,9 +179,9 @@ where
             Some(problem) => problem,
         },
         Ok(Err(never)) => match never {},
-        Err(panic) => Problem::internal(panic_message(&*panic)),
+        Err(panicked) => Problem::internal(panicked),
     };
-    let problem = confirmed(ledger, &exchange, problem).await;
+    let problem = confirmed(ledger, exchange, problem).await;
     if let Some(cause) = problem.cause() {
         let request_id = request_id.to_str().unwrap_or_default();
         tracing::error!(
@@ -185,26 +205,6 @@ async fn confirmed(ledger: &Ledger, exchange: &Exchange, problem: Problem) -> Pr
     }
 }
 
-/// Runs `future`, and gives back what it panicked with. A future that has panicked is not polled
-/// again, and what it may have left half done goes with it.
-async fn caught<F: Future>(future: F) -> Result<F::Output, Box<dyn Any + Send>> {
-    let mut future = pin!(future);
-    poll_fn(
-        |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
-            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-            Ok(Poll::Pending) => Poll::Pending,
-            Err(panic) => Poll::Ready(Err(panic)),
-        },
-    )
-    .await
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("panicked: {}", text.unwrap_or("without a message"))
-}
-
 fn owned(decoded: Cow<'_, str>) -> Option<Box<str>> {
     match decoded {
         Cow::Borrowed(_) => None,
@@ -224,19 +224,6 @@ fn is_private(uri: &Uri) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test]
-    async fn a_panic_is_given_back_with_its_message() {
-        let returned = caught(async { 7 }).await;
-        assert!(matches!(returned, Ok(7)));
-        let panicked = caught(async {
-            tokio::task::yield_now().await;
-            panic!("at the {}", "disco");
-        });
-        let panic = panicked.await.unwrap_err();
-        assert_eq!(panic_message(&*panic), "panicked: at the disco");
-        assert_eq!(panic_message(&7), "panicked: without a message");
-    }
 
     #[test]
     fn answers_about_quotas_and_tokens_are_private() {

@@ -6,14 +6,12 @@
 //! path, token, permission, body, values, and at last the ledger. `problem.rs` is the only map from
 //! an error to a status.
 
-mod admission;
 mod answer;
 mod cursor;
 mod exchange;
 mod extract;
 mod fault;
 mod front;
-pub mod instant;
 mod json;
 mod message;
 mod metrics;
@@ -26,7 +24,8 @@ mod routes;
 mod server;
 mod wire;
 
-pub use admission::Admission;
+use quotalog_front::instant;
+
 pub use metrics::Metrics;
-pub use router::{App, Draining, metrics_router, router};
+pub use router::{App, metrics_router, router};
 pub use server::{Settings, Tls, TlsError, TlsFiles, serve};

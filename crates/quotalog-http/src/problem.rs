@@ -5,6 +5,7 @@
 
 mod types;
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
-use quotalog_domain::{DeniedItem, Quota, Refusal, Window};
+use quotalog_domain::{DeniedItem, Quota, Refusal};
+use quotalog_front::denial::{self, DeniedPart};
 use quotalog_ledger::LedgerError;
 use serde::{Serialize, Serializer};
 
@@ -20,14 +22,13 @@ use crate::fault::{Code, Fault, Faults};
 use crate::message::MessageFault;
 use crate::path::PathFault;
 use crate::ratelimit;
-use crate::wire::QuotaBody;
 pub(crate) use types::ProblemType;
 
 /// What went wrong with a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
     kind: &'static ProblemType,
-    detail: &'static str,
+    detail: Cow<'static, str>,
     extra: Extra,
     /// Whether the store found it, and so has judged the caller's credential. If not, the outermost
     /// layer asks for that before a caller reads it.
@@ -54,19 +55,28 @@ impl Problem {
     pub(crate) fn unauthorized() -> Self {
         Self::new(
             &types::UNAUTHORIZED,
-            "Send a valid token as: Authorization: Bearer <token>.",
+            "Send one valid token, as: Authorization: Bearer <token>. There is none here, or it is unknown, \
+             revoked or expired.",
         )
     }
 
     /// The token does not allow this. Always the same words, so that it tells of no user and no
     /// quota.
     pub(crate) fn forbidden() -> Self {
-        Self::new(&types::FORBIDDEN, "This token may not do this.")
+        let detail = "It is valid, but of a role that may not do this, or not for this user. An admin makes tokens of \
+                      other roles.";
+        Self::new(&types::FORBIDDEN, detail)
     }
 
     /// The path leads nowhere.
     pub(crate) fn no_such_route() -> Self {
         Self::new(&types::NOT_FOUND, "There is no such path.")
+    }
+
+    /// An id of the path holds what no id does.
+    fn slash_in_id() -> Self {
+        let detail = "There is no such path: no id holds a \"/\", also when it is sent as %2F.";
+        Self::new(&types::NOT_FOUND, detail)
     }
 
     /// The store holds no policy and no default that serves the request.
@@ -98,6 +108,12 @@ impl Problem {
         Self::new(&types::CONTENT_TOO_LARGE, detail)
     }
 
+    /// The body did not come in time.
+    pub(crate) fn request_timeout() -> Self {
+        let detail = "The body did not come in time. Nothing was counted or changed.";
+        Self::new(&types::REQUEST_TIMEOUT, detail)
+    }
+
     /// The body is not declared as JSON.
     pub(crate) fn unsupported_media_type() -> Self {
         let detail = "A body must be application/json, without a content coding.";
@@ -110,6 +126,13 @@ impl Problem {
         Self::new(&types::UNAVAILABLE, detail).judged_by_store()
     }
 
+    /// The process is about to end.
+    pub(crate) fn stopping() -> Self {
+        let detail =
+            "The server is stopping. It still answers what it gets; send new requests elsewhere.";
+        Self::new(&types::UNAVAILABLE, detail).judged_by_store()
+    }
+
     /// A fault of ours, whose cause goes to the log alone.
     pub(crate) fn internal(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         let detail = "The server made a mistake. It is logged under the request id.";
@@ -119,10 +142,10 @@ impl Problem {
         }
     }
 
-    fn new(kind: &'static ProblemType, detail: &'static str) -> Self {
+    fn new(kind: &'static ProblemType, detail: impl Into<Cow<'static, str>>) -> Self {
         Self {
             kind,
-            detail,
+            detail: detail.into(),
             extra: Extra::Nothing,
             judged_by_store: false,
         }
@@ -151,17 +174,7 @@ impl Problem {
 
     /// The whole answer to a request for `path`.
     pub(crate) fn answer(&self, path: &str) -> Response {
-        let mut document = Vec::with_capacity(1024);
-        serde_json::to_writer(&mut document, &self.document(path))
-            .expect("plain structs serialise into a vector");
-        if let Extra::Exhausted(quota) = &self.extra {
-            // Its members stand beside those of the problem.
-            document.pop();
-            document.push(b',');
-            QuotaBody::from(&**quota).write_members(&mut document);
-            document.push(b'}');
-        }
-        let mut response = Response::new(Body::from(document));
+        let mut response = Response::new(Body::from(self.document(path)));
         *response.status_mut() = self.kind.status;
         let headers = response.headers_mut();
         headers.insert(
@@ -174,9 +187,8 @@ impl Problem {
                 ratelimit::add_retry_after(quota.reset_in_s(), headers);
             }
             Extra::BatchExhausted(items) => {
-                let denied = items.iter().filter(|item| !item.quota.allowed);
-                let waits_s = denied.map(|item| item.quota.reset_in_s());
-                ratelimit::add_retry_after(waits_s.max().unwrap_or(1), headers);
+                let quotas = items.iter().map(|item| &item.quota);
+                ratelimit::add_retry_after(denial::wait_s(quotas), headers);
             }
             Extra::Nothing | Extra::Faults(_) | Extra::Cause(_) => {}
         }
@@ -189,29 +201,25 @@ impl Problem {
         response
     }
 
-    fn document<'a>(&'a self, path: &'a str) -> Document<'a> {
-        let mut document = Document {
+    fn document(&self, path: &str) -> Vec<u8> {
+        let errors = match &self.extra {
+            Extra::Exhausted(quota) => return denial::of_one(Some(path), quota),
+            Extra::BatchExhausted(items) => {
+                let parts: Vec<_> = items.iter().map(denied_part).collect();
+                return denial::of_several(Some(path), &parts);
+            }
+            Extra::Faults(faults) => Some(faults.as_slice()),
+            Extra::Nothing | Extra::Cause(_) => None,
+        };
+        let document = Document {
             kind: self.kind,
             title: self.kind.title,
             status: self.kind.status.as_u16(),
-            detail: self.detail,
+            detail: &self.detail,
             instance: path,
-            errors: None,
-            violated_policies: None,
-            items: None,
+            errors,
         };
-        match &self.extra {
-            Extra::Faults(faults) => document.errors = Some(faults.as_slice()),
-            Extra::Exhausted(quota) => {
-                document.violated_policies = Some(vec![quota.window().as_str()]);
-            }
-            Extra::BatchExhausted(items) => {
-                document.violated_policies = Some(violated_policies(items));
-                document.items = Some(items.iter().map(ItemBody::from).collect());
-            }
-            Extra::Nothing | Extra::Cause(_) => {}
-        }
-        document
+        serde_json::to_vec(&document).expect("plain structs serialise into a vector")
     }
 }
 
@@ -242,7 +250,8 @@ impl From<PathFault> for Problem {
             PathFault::Malformed => {
                 Self::malformed("The path has a broken percent sign or is not UTF-8.")
             }
-            PathFault::SlashInSegment | PathFault::EmptySegment => Self::no_such_route(),
+            PathFault::SlashInSegment => Self::slash_in_id(),
+            PathFault::EmptySegment => Self::no_such_route(),
         }
     }
 }
@@ -271,7 +280,7 @@ impl From<Refusal> for Problem {
             }
             Refusal::NotFound => Self::no_policy(),
             Refusal::PreconditionFailed => {
-                let detail = "The policy is not in the state that If-Match names.";
+                let detail = "It is not in the state that If-Match or If-None-Match asks for. Nothing was changed.";
                 Self::new(&types::PRECONDITION_FAILED, detail)
             }
             // Of a single consume. A batch names its items, and does so itself.
@@ -281,12 +290,13 @@ impl From<Refusal> for Problem {
             }
             Refusal::Exhausted(quota) => Self {
                 extra: Extra::Exhausted(Box::new(quota)),
-                ..Self::new(&types::QUOTA_EXCEEDED, EXHAUSTED)
+                ..Self::new(&types::QUOTA_EXCEEDED, denial::DETAIL)
             },
             Refusal::BatchExhausted(items) => Self {
                 extra: Extra::BatchExhausted(items),
-                ..Self::new(&types::QUOTA_EXCEEDED, EXHAUSTED)
+                ..Self::new(&types::QUOTA_EXCEEDED, denial::DETAIL)
             },
+            Refusal::OverLimit(_) => Self::internal("no route makes a rate-limit call"),
         };
         problem.judged_by_store()
     }
@@ -304,16 +314,11 @@ impl From<Faults> for Problem {
     }
 }
 
-const EXHAUSTED: &str =
-    "The units do not fit into what is left of the window. Nothing was counted.";
-
-fn violated_policies(items: &[DeniedItem]) -> Vec<&'static str> {
-    let violated = |window: &Window| {
-        let mut denied = items.iter().filter(|item| !item.quota.allowed);
-        denied.any(|item| item.quota.window() == *window)
-    };
-    let windows = [Window::Hourly, Window::Daily].into_iter();
-    windows.filter(violated).map(Window::as_str).collect()
+fn denied_part(item: &DeniedItem) -> DeniedPart<'_> {
+    DeniedPart {
+        amount: item.amount.get(),
+        quota: Some(&item.quota),
+    }
 }
 
 /// The problem document.
@@ -323,32 +328,10 @@ struct Document<'a> {
     kind: &'static ProblemType,
     title: &'static str,
     status: u16,
-    detail: &'static str,
+    detail: &'a str,
     instance: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     errors: Option<&'a [Fault]>,
-    #[serde(rename = "violated-policies", skip_serializing_if = "Option::is_none")]
-    violated_policies: Option<Vec<&'static str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    items: Option<Vec<ItemBody<'a>>>,
-}
-
-/// One item of a batch that was denied.
-#[derive(Serialize)]
-struct ItemBody<'a> {
-    amount: u64,
-    allowed: bool,
-    quota: QuotaBody<'a>,
-}
-
-impl<'a> From<&'a DeniedItem> for ItemBody<'a> {
-    fn from(item: &'a DeniedItem) -> Self {
-        Self {
-            amount: item.amount.get(),
-            allowed: item.quota.allowed,
-            quota: QuotaBody::from(&item.quota),
-        }
-    }
 }
 
 fn type_uri<S: Serializer>(kind: &&'static ProblemType, serializer: S) -> Result<S::Ok, S::Error> {
@@ -362,7 +345,9 @@ fn type_uri<S: Serializer>(kind: &&'static ProblemType, serializer: S) -> Result
 mod tests {
     use axum::http::header::RETRY_AFTER;
     use http_body_util::BodyExt as _;
-    use quotalog_domain::{Amount, Limit, Pair, Policy, Resource, Source, Timestamp, UserId};
+    use quotalog_domain::{
+        Amount, Limit, Pair, Policy, Resource, Source, Timestamp, UserId, Window,
+    };
 
     use super::*;
 

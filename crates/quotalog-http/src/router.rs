@@ -1,13 +1,10 @@
 //! Every path on one screen, and what the handlers share.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use axum::Router;
 use axum::routing::{MethodRouter, delete, get, post, put};
+use quotalog_front::{Admission, Draining};
 use quotalog_ledger::Ledger;
 
-use crate::admission::Admission;
 use crate::front::FrontLayer;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
@@ -29,23 +26,6 @@ pub struct App {
     pub metrics: Metrics,
     /// Whether [`metrics_router`] has a listener, and `/metrics` is there alone.
     pub metrics_apart: bool,
-}
-
-/// Set once the server is about to stop, so that `/readyz` sends new requests elsewhere.
-#[derive(Debug, Clone, Default)]
-pub struct Draining(Arc<AtomicBool>);
-
-impl Draining {
-    /// From now on the server is not ready.
-    pub fn start(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    /// Whether the server is about to stop.
-    #[must_use]
-    pub fn has_started(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
 }
 
 /// A path and the methods that it knows.

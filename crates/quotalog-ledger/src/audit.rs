@@ -86,6 +86,8 @@ pub struct Facts(Vec<(String, Fact)>);
 pub enum Fact {
     /// A text; an instant too, as RFC 3339.
     Text(String),
+    /// Several texts.
+    Texts(Vec<String>),
     /// A number of units or things.
     Number(u64),
     /// Nothing.
@@ -102,6 +104,9 @@ pub struct AuditFilter {
 }
 
 impl Deed {
+    /// The most ended tokens that the entry of an erasure names.
+    pub const TOKEN_IDS_MAX: usize = 100;
+
     /// The change of a decision.
     #[must_use]
     pub fn of_change(change: &Change) -> Self {
@@ -179,12 +184,17 @@ impl Deed {
         }
     }
 
-    /// A user was erased, who had so many policies and tokens.
+    /// A user was erased, who had so many policies and these tokens, of which the first
+    /// [`Self::TOKEN_IDS_MAX`] are named.
     #[must_use]
-    pub fn user_erased(user_id: UserId, policies: u64, tokens: u64) -> Self {
+    pub fn user_erased(user_id: UserId, policies: u64, mut token_ids: Vec<String>) -> Self {
+        let tokens = u64::try_from(token_ids.len()).unwrap_or(u64::MAX);
+        token_ids.sort_unstable();
+        token_ids.truncate(Self::TOKEN_IDS_MAX);
         let had = Facts::default()
             .with("policies", Fact::Number(policies))
-            .with("tokens", Fact::Number(tokens));
+            .with("tokens", Fact::Number(tokens))
+            .with("token_ids", Fact::Texts(token_ids));
         Self {
             action: AuditAction::UserErase,
             user_id: Some(user_id),

@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::eraser::Eraser;
 use crate::metrics::{self, Metrics};
 use crate::queue::{Queue, Waiting};
 use crate::store::{
@@ -19,11 +20,15 @@ use crate::store::{
 };
 use crate::writer::Writer;
 
-/// How long a request waits to be taken into a transaction, and how long for the answer after that.
-pub const WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long a request waits to be taken into a transaction, and a question for its answer. Whoever asks is
+/// promised an answer within 5 s; what is left of them is for the way there and back.
+pub const WAIT_MAX: Duration = Duration::from_millis(4_500);
 
-/// How long work of many transactions may take in all: erasing a user, finding the fullest quotas. Other
-/// requests are served in between.
+/// How long a request that was taken into a transaction waits for its answer, from its arrival on.
+pub(crate) const ANSWER_MAX: Duration = Duration::from_millis(4_800);
+
+/// How long work of many transactions is waited for: erasing a user, finding the fullest quotas. Other requests
+/// are served in between.
 const LONG_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The most authenticated tokens that are remembered, some 200 bytes each.
@@ -36,6 +41,9 @@ const LOOKUPS_MAX: usize = 256;
 /// Bounds of the ledger.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
+    /// How many batches of commands on pairs the store is given at once. Each pair has its lane among these; if
+    /// there is more than one, what spans pairs or belongs to none has a lane beside them.
+    pub lanes: usize,
     /// The most requests that wait for a transaction; more are answered [`LedgerError::Unavailable`].
     pub queue_len_max: usize,
     /// The most commands in one transaction.
@@ -47,6 +55,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            lanes: 1,
             queue_len_max: 8_192,
             batch_len_max: 1_024,
             admin_token: None,
@@ -64,7 +73,9 @@ struct Inner {
     store: Arc<dyn Store>,
     queue: Arc<Queue>,
     metrics: Metrics,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    eraser: Eraser,
+    /// Emptied by whoever waits for their end.
+    writers: Mutex<Vec<JoinHandle<()>>>,
     admin_token: Option<TokenHash>,
     /// Tokens that were valid when they were last asked for. A hit saves a read of the store, not the
     /// judgement: the transaction that serves the request judges the credential again. Unknown tokens
@@ -108,22 +119,29 @@ impl From<&Arc<StoreError>> for LedgerError {
 }
 
 impl Ledger {
-    /// Starts the writer on `store`. Must be called inside a tokio runtime.
+    /// Starts the writers on `store`. Must be called inside a tokio runtime.
     pub fn start(store: Arc<impl Store>, settings: Settings) -> Self {
-        let queue = Arc::new(Queue::new(settings.queue_len_max));
+        let queue = Arc::new(Queue::new(settings.queue_len_max, settings.lanes));
         let metrics = Metrics::new();
-        let writer = Writer {
-            store: store.clone(),
-            queue: Arc::clone(&queue),
-            batch_len_max: settings.batch_len_max,
-            metrics: metrics.clone(),
-        };
+        let writers = queue.writers().into_iter().map(|group| {
+            let writer = Writer {
+                store: store.clone(),
+                queue: Arc::clone(&queue),
+                group,
+                batch_len_max: settings.batch_len_max,
+                metrics: metrics.clone(),
+            };
+            tokio::spawn(writer.run())
+        });
+        let writers = writers.collect();
+        let eraser = Eraser::start(store.clone(), metrics.erasing.clone());
         Self {
             inner: Arc::new(Inner {
                 store,
                 queue,
                 metrics,
-                writer: Mutex::new(Some(tokio::spawn(writer.run()))),
+                eraser,
+                writers: Mutex::new(writers),
                 admin_token: settings.admin_token,
                 callers: Cache::new(CACHED_CALLERS_MAX),
                 lookups: Semaphore::new(LOOKUPS_MAX),
@@ -137,13 +155,16 @@ impl Ledger {
         self.inner.metrics.collectors(Arc::clone(&self.inner.queue))
     }
 
-    /// Takes no more commands, and returns when those that were taken are answered.
+    /// Takes no more commands, and returns when those that were taken are answered. Erasures that are not
+    /// finished go on when a ledger is started on the store again.
     pub async fn shut_down(&self) {
         self.inner.queue.close();
-        if let Some(writer) = self.inner.writer.lock().await.take()
-            && let Err(error) = writer.await
-        {
-            tracing::error!(%error, "the writer ended early");
+        self.inner.eraser.stop();
+        let mut writers = self.inner.writers.lock().await;
+        for writer in writers.drain(..) {
+            if let Err(error) = writer.await {
+                tracing::error!(%error, "a writer ended early");
+            }
         }
     }
 
@@ -376,14 +397,23 @@ impl Ledger {
         self.judged(caller, order(revoking).await)
     }
 
-    /// Erases a user, known or not. After an error, doing the same again does the rest.
+    /// Erases a user, known or not, and returns when nothing of it is left.
     ///
     /// # Errors
-    /// [`LedgerError`] when not everything was erased, or may not have been.
+    /// [`LedgerError`] when the erasure did not begin; [`LedgerError::OutcomeUnknown`] also when it goes on for
+    /// longer than one waits. It does go on then, as it does when this future is dropped; doing the same again
+    /// waits for it further.
     pub async fn erase_user(&self, caller: &Caller, user_id: UserId) -> Result<(), LedgerError> {
+        let wake = self.inner.eraser.wake();
         let credential = caller.credential.clone();
-        let erasing = self.inner.store.erase_user(credential, user_id);
-        self.judged(caller, order_for(LONG_WAIT_MAX, erasing).await)
+        let beginning = self.inner.store.erase_user(credential, user_id);
+        let erasure = self.judged(caller, order(beginning).await)?;
+        drop(wake);
+        let finishing = self.inner.eraser.finished(erasure);
+        match tokio::time::timeout(LONG_WAIT_MAX, finishing).await {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => self.counted(Err(LedgerError::OutcomeUnknown)),
+        }
     }
 
     /// Whether the store answers.
@@ -439,11 +469,7 @@ async fn ask_for<T>(wait_max: Duration, answer: StoreFuture<'_, T>) -> Result<T,
 
 /// Orders a change; one that is not answered in time may have happened.
 async fn order<T>(answer: StoreFuture<'_, T>) -> Result<T, LedgerError> {
-    order_for(WAIT_MAX, answer).await
-}
-
-async fn order_for<T>(wait_max: Duration, answer: StoreFuture<'_, T>) -> Result<T, LedgerError> {
-    match tokio::time::timeout(wait_max, answer).await {
+    match tokio::time::timeout(WAIT_MAX, answer).await {
         Ok(answer) => answer.map_err(failed),
         Err(_elapsed) => Err(LedgerError::OutcomeUnknown),
     }

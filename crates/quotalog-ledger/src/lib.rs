@@ -6,6 +6,7 @@
 
 mod audit;
 pub mod clock;
+mod eraser;
 mod ledger;
 mod metrics;
 mod queue;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use prometheus::core::Collector;
 use prometheus::{
-    Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts, PullingGauge, exponential_buckets,
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, PullingGauge,
+    exponential_buckets,
 };
-use quotalog_domain::{Operation, Refusal};
+use quotalog_domain::{Answer, Operation, Refusal};
 
 use crate::ledger::LedgerError;
 use crate::queue::Queue;
@@ -25,6 +26,8 @@ pub(crate) struct Metrics {
     exhausted: IntCounter,
     units: IntCounter,
     errors: IntCounterVec,
+    /// 1 while an erasure is not finished.
+    pub(crate) erasing: IntGauge,
 }
 
 /// What can become of a consume, single or of many items.
@@ -54,7 +57,7 @@ impl Metrics {
         let consumes = IntCounterVec::new(
             Opts::new(
                 "quotalog_consumes_total",
-                "Consumes, single and batch, by what became of them.",
+                "Consumes, single, batch and of rate-limit calls, by what became of them.",
             ),
             &["outcome"],
         );
@@ -94,6 +97,11 @@ impl Metrics {
             .expect(NAMED),
             consumes,
             errors,
+            erasing: IntGauge::new(
+                "quotalog_erasing",
+                "1 while the erasure of a user is not finished, else 0.",
+            )
+            .expect(NAMED),
         }
     }
 
@@ -112,6 +120,7 @@ impl Metrics {
             Box::new(self.consumes.clone()),
             Box::new(self.units.clone()),
             Box::new(self.errors.clone()),
+            Box::new(self.erasing.clone()),
         ]
     }
 
@@ -125,8 +134,8 @@ impl Metrics {
         self.batch_len
             .observe(u32::try_from(batch.len()).unwrap_or(u32::MAX).into());
         for (submission, verdict) in batch.iter().zip(verdicts) {
-            if let Some(units) = units_of(&submission.command.operation) {
-                self.decided(units, verdict);
+            if is_consume(&submission.command.operation) {
+                self.decided(&submission.command.operation, verdict);
             }
         }
     }
@@ -145,13 +154,13 @@ impl Metrics {
         }
     }
 
-    fn decided(&self, units: u64, verdict: &Verdict) {
+    fn decided(&self, operation: &Operation, verdict: &Verdict) {
         let outcome = match verdict {
             Ok(Ok(decided)) if !decided.replayed => {
-                self.units.inc_by(units);
+                self.units.inc_by(granted_units(operation, &decided.answer));
                 return self.granted.inc();
             }
-            Ok(Err(Refusal::Exhausted(_) | Refusal::BatchExhausted(_))) => {
+            Ok(Err(Refusal::Exhausted(_) | Refusal::BatchExhausted(_) | Refusal::OverLimit(_))) => {
                 return self.exhausted.inc();
             }
             Ok(Ok(_)) => "replayed",
@@ -175,22 +184,39 @@ fn kind_of(error: &LedgerError) -> Option<&'static str> {
     }
 }
 
-/// Whether a command counts units.
+/// Whether a command is to count units.
 pub(crate) fn is_consume(operation: &Operation) -> bool {
-    units_of(operation).is_some()
-}
-
-/// The units that a consume asks for; `None` for all that is none.
-fn units_of(operation: &Operation) -> Option<u64> {
     match operation {
-        Operation::Consume { amount, .. } => Some(amount.get()),
-        Operation::ConsumeBatch { items } => Some(items.iter().map(|item| item.amount.get()).sum()),
+        Operation::Consume { .. } | Operation::ConsumeBatch { .. } => true,
+        Operation::RateLimit { hits } => hits.iter().any(|hit| hit.amount.is_some()),
         Operation::Refund { .. }
         | Operation::Reset { .. }
         | Operation::SetPolicy { .. }
         | Operation::DeletePolicy { .. }
         | Operation::SetDefault { .. }
-        | Operation::DeleteDefault { .. } => None,
+        | Operation::DeleteDefault { .. } => false,
+    }
+}
+
+/// The units that a consume has counted, which was granted with this answer.
+fn granted_units(operation: &Operation, answer: &Answer) -> u64 {
+    match operation {
+        Operation::Consume { amount, .. } => amount.get(),
+        Operation::ConsumeBatch { items } => items.iter().map(|item| item.amount.get()).sum(),
+        Operation::RateLimit { hits } => match answer {
+            // What nothing limits is not counted.
+            Answer::Limits(quotas) => {
+                let limited = hits.iter().zip(quotas).filter(|(_, quota)| quota.is_some());
+                limited.map(|(hit, _)| hit.units()).sum()
+            }
+            Answer::Quota(_) | Answer::Quotas(_) | Answer::Default(_) | Answer::Deleted => 0,
+        },
+        Operation::Refund { .. }
+        | Operation::Reset { .. }
+        | Operation::SetPolicy { .. }
+        | Operation::DeletePolicy { .. }
+        | Operation::SetDefault { .. }
+        | Operation::DeleteDefault { .. } => 0,
     }
 }
 

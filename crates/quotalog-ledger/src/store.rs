@@ -187,17 +187,30 @@ pub trait Administer: Send + Sync + 'static {
     /// [`StoreError::Internal`] with the error of `publish`, or another when the store fails.
     fn create_first_admin_token(&self, token: NewToken, publish: Publish) -> StoreFuture<'_, bool>;
 
-    /// Erases a user, known or not: policies, usage, tokens, and the kept answers that name it, also those
-    /// of batches that name others too. Nothing but the audit names the user afterwards.
+    /// Begins to erase a user, known or not, in one transaction: what serves its requests is gone at once,
+    /// its tokens with it, and the entry of the audit is there. What is left to do, usage of earlier days and
+    /// kept answers of batches that name it among others, is stored in the same transaction as an erasure that
+    /// is not finished, so that nothing that happens to us can end it.
     ///
-    /// What serves requests goes in one transaction, together with the entry of the audit: on `Ok` and on
-    /// most errors it is gone at once. Usage of earlier days and kept answers of batches follow in
-    /// further, short transactions; after an error, doing the same again does the rest. What is counted
-    /// for the same id after the first transaction is left alone.
+    /// What is counted for the same id after this transaction is left alone.
     ///
     /// # Errors
-    /// [`StoreError`] when not everything was erased, or may not have been.
-    fn erase_user(&self, credential: Credential, user_id: UserId) -> StoreFuture<'_, Judged<()>>;
+    /// [`StoreError`] when the user's erasure did not begin, or may not have.
+    fn erase_user(
+        &self,
+        credential: Credential,
+        user_id: UserId,
+    ) -> StoreFuture<'_, Judged<ErasureId>>;
+
+    /// Does a bounded part of the oldest erasure that is not finished, in one short transaction, and answers
+    /// which is the oldest one now; `None` if all are finished. Nothing but the audit names a user whose
+    /// erasure is.
+    ///
+    /// Several processes may do this at once: what one of them works on, others leave to it.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the step may have to be done again.
+    fn erase_step(&self) -> StoreFuture<'_, Option<ErasureId>>;
 
     /// Deletes at most `rows_max` rows that are older than `retention` says, in one short transaction,
     /// and tells how many they were; 0 means that none is left.
@@ -291,6 +304,10 @@ pub struct UsageEntry {
 /// The place of a token in the order of creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TokenOrder(pub i64);
+
+/// An erasure; one that begins later has a larger number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ErasureId(pub i64);
 
 /// From which age on rows are pruned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The one task that hands batches to the store, and answers when they are durable.
+//! A task that hands batches to the store, and answers when they are durable.
 //!
 //! While one batch commits, the next one gathers in the queue. There is no timer that a batch waits for:
 //! an idle server commits a batch of one.
@@ -6,21 +6,24 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use quotalog_domain::Outcome;
 use tokio::time::Instant;
 
-use crate::ledger::{LedgerError, WAIT_MAX};
+use crate::ledger::{ANSWER_MAX, LedgerError, WAIT_MAX};
 use crate::metrics::Metrics;
 use crate::queue::{Queue, Reply, Waiting};
 use crate::store::{Batch, Commit, StoreError, Submission, Verdict};
 
-/// How often overdue requests are looked for while a commit takes long.
-const TICK: Duration = Duration::from_millis(100);
+/// A batch that takes longer holds up no other: it may wait for a row that somebody keeps.
+const SLOW_AFTER: Duration = Duration::from_millis(20);
 /// The pause after a failure that left the requests in the queue.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(50);
 
 pub(crate) struct Writer {
     pub(crate) store: Arc<dyn Commit>,
     pub(crate) queue: Arc<Queue>,
+    /// Which of the queue's groups of lanes is served.
+    pub(crate) group: usize,
     /// The most commands in one transaction.
     pub(crate) batch_len_max: usize,
     pub(crate) metrics: Metrics,
@@ -30,21 +33,29 @@ pub(crate) struct Writer {
 #[derive(Default)]
 struct InFlight {
     taken: Option<Taken>,
+    /// The lanes that are busy with it.
+    lanes: Vec<usize>,
 }
 
 struct Taken {
     at: Instant,
     /// Shared with the store, since a copy of each would cost more than all else that the ledger does.
     submissions: Arc<[Submission]>,
-    /// Whom to answer, in the order of the submissions. Emptied when the answers have been given.
-    waiting: Vec<(Reply, Instant)>,
+    /// Whom to answer, in the order of the submissions.
+    clients: Vec<Client>,
+}
+
+struct Client {
+    /// `None` once it has been answered.
+    reply: Option<Reply>,
+    since: Instant,
 }
 
 impl Writer {
-    /// Serves the queue until it is closed and empty.
+    /// Serves its lanes until they are closed and empty.
     pub(crate) async fn run(self) {
         let mut failing = false;
-        while self.queue.wait().await {
+        while self.queue.begin(self.group).await {
             let result = self.commit().await;
             let failed = result.as_ref().is_err_and(|error| may_pass(error));
             if let Err(error) = &result
@@ -60,7 +71,7 @@ impl Writer {
             failing = failed;
             if result.is_err() {
                 tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
-                self.queue.expire(Instant::now());
+                self.queue.expire(self.group, Instant::now());
             }
         }
     }
@@ -71,23 +82,34 @@ impl Writer {
         let in_flight = Arc::new(Mutex::new(InFlight::default()));
         let batch = {
             let (queue, in_flight) = (Arc::clone(&self.queue), Arc::clone(&in_flight));
-            let len_max = self.batch_len_max;
-            Batch::new(move || hand_over(queue.take(len_max), &in_flight))
+            let (group, len_max) = (self.group, self.batch_len_max);
+            Batch::new(move || hand_over(queue.take(group, len_max), &in_flight))
         };
-        let result = self.drive(batch, &in_flight).await;
-        let taken = lock(&in_flight).taken.take();
+        let (result, was_brisk) = self.drive(batch, &in_flight).await;
+        let InFlight { taken, lanes } = std::mem::take(&mut *lock(&in_flight));
+        let finished = self.finish(result, taken);
+        self.queue.end(self.group, was_brisk, &lanes);
+        finished
+    }
+
+    /// Answers a batch that the store is done with, or puts it back.
+    fn finish(
+        &self,
+        result: Result<Vec<Verdict>, StoreError>,
+        taken: Option<Taken>,
+    ) -> Result<(), Arc<StoreError>> {
         match (result, taken) {
             (Ok(verdicts), Some(taken)) => self.answer(taken, verdicts),
             // One bad command can cause this, so each gets a transaction of its own and fails no
             // neighbour.
-            (Err(StoreError::Internal(_)), Some(taken)) if taken.waiting.len() > 1 => {
+            (Err(StoreError::Internal(_)), Some(taken)) if taken.clients.len() > 1 => {
                 self.queue.put_back(alone(taken));
             }
             (Err(error), taken) => {
                 let error = Arc::new(error);
                 self.metrics.failed(&LedgerError::from(&error));
-                for (reply, _) in taken.into_iter().flat_map(|taken| taken.waiting) {
-                    let _left = reply.send(Err(LedgerError::from(&error)));
+                for client in taken.into_iter().flat_map(|taken| taken.clients) {
+                    client.answer(Err(LedgerError::from(&error)));
                 }
                 return Err(error);
             }
@@ -99,27 +121,56 @@ impl Writer {
     fn answer(&self, taken: Taken, verdicts: Vec<Verdict>) {
         self.metrics
             .committed(&taken.submissions, &verdicts, taken.at.elapsed());
-        for ((reply, _), verdict) in taken.waiting.into_iter().zip(verdicts) {
-            let _left = reply.send(verdict.map_err(LedgerError::from));
+        for (client, verdict) in taken.clients.into_iter().zip(verdicts) {
+            client.answer(verdict.map_err(LedgerError::from));
         }
     }
 
-    /// Waits for the store, and meanwhile answers whoever has waited too long.
+    /// Waits for the store, and meanwhile answers whoever has waited too long. Tells also whether it was brisk.
     async fn drive(
         &self,
         batch: Batch,
         in_flight: &Mutex<InFlight>,
-    ) -> Result<Vec<Verdict>, StoreError> {
+    ) -> (Result<Vec<Verdict>, StoreError>, bool) {
         let mut committing = self.store.commit(batch);
+        if let Ok(result) = tokio::time::timeout(SLOW_AFTER, &mut committing).await {
+            return (result, true);
+        }
+        self.queue.is_slow(self.group);
         loop {
-            match tokio::time::timeout(TICK, &mut committing).await {
-                Ok(result) => return result,
+            let due = self.due(in_flight, Instant::now());
+            match tokio::time::timeout_at(due, &mut committing).await {
+                Ok(result) => return (result, false),
                 Err(_elapsed) => {
                     let now = Instant::now();
-                    self.queue.expire(now);
+                    self.queue.expire(self.group, now);
                     answer_overdue(in_flight, now);
                 }
             }
+        }
+    }
+
+    /// When the next request of the lanes will have waited too long; none that comes later is due before.
+    fn due(&self, in_flight: &Mutex<InFlight>, now: Instant) -> Instant {
+        let waiting = self.queue.oldest(self.group).unwrap_or(now) + WAIT_MAX;
+        let taken = lock(in_flight).taken.as_ref().and_then(Taken::oldest);
+        taken.map_or(waiting, |oldest| waiting.min(oldest + ANSWER_MAX))
+    }
+}
+
+impl Taken {
+    /// Since when the oldest request waits that has no answer yet.
+    fn oldest(&self) -> Option<Instant> {
+        let mut unanswered = self.clients.iter().filter(|client| client.reply.is_some());
+        unanswered.next().map(|oldest| oldest.since)
+    }
+}
+
+impl Client {
+    fn answer(self, answer: Result<Outcome, LedgerError>) {
+        if let Some(reply) = self.reply {
+            // A failed send means that the client has left.
+            let _left = reply.send(answer);
         }
     }
 }
@@ -133,39 +184,54 @@ fn may_pass(error: &StoreError) -> bool {
 }
 
 /// Gives the store the submissions; whom to answer stays here.
-fn hand_over(requests: Vec<Waiting>, in_flight: &Mutex<InFlight>) -> Arc<[Submission]> {
-    let mut waiting = Vec::with_capacity(requests.len());
+fn hand_over(
+    (requests, lanes): (Vec<Waiting>, Vec<usize>),
+    in_flight: &Mutex<InFlight>,
+) -> Arc<[Submission]> {
+    let mut clients = Vec::with_capacity(requests.len());
     let submissions = requests.into_iter().map(|request| {
-        waiting.push((request.reply, request.since));
+        clients.push(Client {
+            reply: Some(request.reply),
+            since: request.since,
+        });
         request.submission
     });
     let submissions: Arc<[Submission]> = submissions.collect();
-    lock(in_flight).taken = Some(Taken {
+    let taken = Taken {
         at: Instant::now(),
         submissions: Arc::clone(&submissions),
-        waiting,
-    });
+        clients,
+    };
+    *lock(in_flight) = InFlight {
+        taken: Some(taken),
+        lanes,
+    };
     submissions
 }
 
-/// The requests of a batch again, each to be served alone.
+/// The requests of a batch that have no answer yet, each to be served alone.
 fn alone(taken: Taken) -> Vec<Waiting> {
-    let pairs = taken.submissions.iter().zip(taken.waiting);
-    let alone = pairs.map(|(submission, (reply, since))| Waiting {
-        submission: submission.clone(),
-        reply,
-        since,
-        alone: true,
+    let requests = taken.submissions.iter().zip(taken.clients);
+    let alone = requests.filter_map(|(submission, client)| {
+        Some(Waiting {
+            submission: submission.clone(),
+            reply: client.reply?,
+            since: client.since,
+            alone: true,
+        })
     });
     alone.collect()
 }
 
-/// The writes of these requests were sent, and no answer came in time.
+/// The writes of these requests may have been sent, and no answer came in time.
 fn answer_overdue(in_flight: &Mutex<InFlight>, now: Instant) {
-    if let Some(taken) = &mut lock(in_flight).taken
-        && now.saturating_duration_since(taken.at) >= WAIT_MAX
-    {
-        for (reply, _) in taken.waiting.drain(..) {
+    let mut in_flight = lock(in_flight);
+    let clients = in_flight
+        .taken
+        .iter_mut()
+        .flat_map(|taken| &mut taken.clients);
+    for client in clients.take_while(|client| now >= client.since + ANSWER_MAX) {
+        if let Some(reply) = client.reply.take() {
             let _left = reply.send(Err(LedgerError::OutcomeUnknown));
         }
     }

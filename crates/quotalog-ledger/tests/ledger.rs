@@ -8,16 +8,19 @@ use std::time::Duration;
 
 use quotalog_auth::{Caller, Credential, NewToken, Role, Token, TokenHash, TokenId, TokenRecord};
 use quotalog_domain::{
-    Answer, Command, DefaultPolicy, Limit, Operation, Outcome, Pair, Quota, Resource, State,
-    Timestamp, UserId, Window, decide_batch,
+    Amount, Answer, CallerId, Command, DefaultPolicy, IdempotencyKey, Item, Limit, Operation,
+    Outcome, Pair, Quota, Resource, State, Timestamp, UserId, Window, decide_batch,
 };
 use quotalog_ledger::store::{
-    Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ExpiryPassed, Judged, Listed,
-    Page, Publish, QuotaFilter, Read, Retention, Revoked, StoreError, StoreFuture, TokenOrder,
-    UsageEntry, UsageRange,
+    Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ErasureId, ExpiryPassed, Judged,
+    Listed, Page, Publish, QuotaFilter, Read, Retention, Revoked, StoreError, StoreFuture,
+    TokenOrder, UsageEntry, UsageRange,
 };
 use quotalog_ledger::{Ledger, LedgerError, Settings, WAIT_MAX};
 use tokio::sync::Semaphore;
+
+/// Whoever asks has an answer by then.
+const PROMISE: Duration = Duration::from_secs(5);
 
 /// How the next commit of the store goes.
 enum Script {
@@ -36,11 +39,31 @@ struct ScriptedStore {
     permits: Semaphore,
     script: Mutex<VecDeque<Script>>,
     commits: Mutex<Vec<Vec<String>>>,
+    /// Whom the commits are for that wait for a permit.
+    under_way: Mutex<Vec<Vec<String>>>,
+    /// Batches that belong to no pair get no answer.
+    hangs_without_pairs: bool,
     /// Every batch that holds this user fails by itself.
     poisonous: Option<&'static str>,
     lookups: Mutex<u32>,
     lookups_hang: Mutex<bool>,
     revoked: Mutex<bool>,
+    /// Permits for steps of erasures.
+    steps: Semaphore,
+    erasures: Mutex<Erasures>,
+}
+
+/// Steps that each erasure takes.
+const STEPS: u32 = 3;
+
+/// Erasures by their number, which are finished in their order.
+struct Erasures {
+    begun: i64,
+    finished: i64,
+    /// Of the oldest that is not finished.
+    steps_left: u32,
+    /// Steps that fail before the next one that does not.
+    failures: u32,
 }
 
 impl ScriptedStore {
@@ -49,11 +72,44 @@ impl ScriptedStore {
             permits: Semaphore::new(permits),
             script: Mutex::default(),
             commits: Mutex::default(),
+            under_way: Mutex::default(),
+            hangs_without_pairs: false,
             poisonous: None,
             lookups: Mutex::default(),
             lookups_hang: Mutex::default(),
             revoked: Mutex::default(),
+            steps: Semaphore::new(0),
+            erasures: Mutex::new(Erasures {
+                begun: 0,
+                finished: 0,
+                steps_left: STEPS,
+                failures: 0,
+            }),
         }
+    }
+
+    /// Lets steps of erasures go on, as many as like.
+    fn let_steps_go_on(&self) {
+        self.steps.add_permits(1_000);
+    }
+
+    async fn until_finished(&self, erasures: i64) {
+        while self.erasures.lock().unwrap().finished < erasures {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// No two commits at the same time are for the same user.
+    fn enter(&self, users: &[String]) {
+        let mut under_way = self.under_way.lock().unwrap();
+        for user in users {
+            assert!(!under_way.iter().flatten().any(|other| other == user));
+        }
+        under_way.push(users.to_vec());
+    }
+
+    fn under_way(&self) -> usize {
+        self.under_way.lock().unwrap().len()
     }
 
     fn commits(&self) -> Vec<Vec<String>> {
@@ -91,7 +147,12 @@ impl Commit for ScriptedStore {
             {
                 return Err(StoreError::Internal(cause("constraint")));
             }
+            if self.hangs_without_pairs && users.is_empty() {
+                return std::future::pending().await;
+            }
+            self.enter(&users);
             self.permits.acquire().await.unwrap().forget();
+            self.under_way.lock().unwrap().retain(|of| *of != users);
             self.commits.lock().unwrap().push(users);
             let mut state = State::needed_by(submissions.iter().map(|each| &each.command));
             let commands = submissions.iter().map(|each| &each.command);
@@ -213,8 +274,32 @@ impl Administer for ScriptedStore {
         Box::pin(std::future::pending())
     }
 
-    fn erase_user(&self, _: Credential, _: UserId) -> StoreFuture<'_, Judged<()>> {
-        Box::pin(std::future::pending())
+    fn erase_user(&self, _: Credential, _: UserId) -> StoreFuture<'_, Judged<ErasureId>> {
+        Box::pin(async {
+            let mut erasures = self.erasures.lock().unwrap();
+            erasures.begun += 1;
+            Ok(Ok(ErasureId(erasures.begun)))
+        })
+    }
+
+    fn erase_step(&self) -> StoreFuture<'_, Option<ErasureId>> {
+        Box::pin(async {
+            self.steps.acquire().await.unwrap().forget();
+            let mut erasures = self.erasures.lock().unwrap();
+            if erasures.failures > 0 {
+                erasures.failures -= 1;
+                return Err(StoreError::Unavailable(cause("disk full")));
+            }
+            if erasures.finished < erasures.begun {
+                erasures.steps_left -= 1;
+                if erasures.steps_left == 0 {
+                    erasures.finished += 1;
+                    erasures.steps_left = STEPS;
+                }
+            }
+            let oldest = erasures.finished + 1;
+            Ok((oldest <= erasures.begun).then_some(ErasureId(oldest)))
+        })
     }
 
     fn prune_step(&self, _: Retention, _: u32) -> StoreFuture<'_, u32> {
@@ -241,7 +326,7 @@ fn set_policy(user: &str) -> Command {
         },
         window: Window::Hourly,
         limit: Limit::settable(5).unwrap(),
-        if_match: None,
+        precondition: None,
     })
 }
 
@@ -262,7 +347,9 @@ async fn send(
 fn assert_is_quota_of(user: &str, result: Result<Outcome, LedgerError>) {
     match result.unwrap().unwrap().answer {
         Answer::Quota(quota) => assert_eq!(quota.pair.user_id.as_str(), user),
-        Answer::Quotas(_) | Answer::Default(_) | Answer::Deleted => panic!("no quota"),
+        Answer::Quotas(_) | Answer::Limits(_) | Answer::Default(_) | Answer::Deleted => {
+            panic!("no quota")
+        }
     }
 }
 
@@ -347,7 +434,7 @@ async fn a_client_that_left_is_skipped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_never_taken_is_unavailable_after_5_s() {
+async fn a_request_that_is_never_taken_is_unavailable_within_5_s() {
     let store = Arc::new(ScriptedStore::new(0));
     store
         .script
@@ -359,6 +446,7 @@ async fn a_request_that_is_never_taken_is_unavailable_after_5_s() {
     let result = ledger.submit(&caller(), set_policy("a")).await;
     assert!(matches!(result, Err(LedgerError::Unavailable)));
     assert!(started.elapsed() >= WAIT_MAX);
+    assert!(started.elapsed() < PROMISE);
     // The store works again: what was answered 503 is not counted after all.
     store.script.lock().unwrap().clear();
     store.permits.add_permits(2);
@@ -370,6 +458,7 @@ async fn a_request_that_is_never_taken_is_unavailable_after_5_s() {
 async fn a_request_that_was_taken_and_not_answered_is_of_unknown_outcome() {
     let store = Arc::new(ScriptedStore::new(0));
     let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let started = tokio::time::Instant::now();
     let taken = send(&ledger, "a").await;
     let queued = send(&ledger, "b").await;
     assert!(matches!(
@@ -380,9 +469,36 @@ async fn a_request_that_was_taken_and_not_answered_is_of_unknown_outcome() {
         queued.await.unwrap(),
         Err(LedgerError::Unavailable)
     ));
+    assert!(started.elapsed() < PROMISE);
     store.permits.add_permits(2);
     assert_is_quota_of("c", ledger.submit(&caller(), set_policy("c")).await);
     assert_eq!(store.commits(), [vec!["a"], vec!["c"]]);
+}
+
+/// The time in the queue and the time in the transaction are one wait for the client.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_taken_late_is_answered_within_5_s_all_the_same() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let first = send(&ledger, "a").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let second = send(&ledger, "b").await;
+    let started = tokio::time::Instant::now();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let third = send(&ledger, "c").await;
+    // The first is answered, and the others are taken, of which no commit comes.
+    store.permits.add_permits(1);
+    assert_is_quota_of("a", first.await.unwrap());
+    assert!(matches!(
+        second.await.unwrap(),
+        Err(LedgerError::OutcomeUnknown)
+    ));
+    assert!(started.elapsed() < PROMISE);
+    // Who came later has not waited as long.
+    assert!(!third.is_finished());
+    store.permits.add_permits(1);
+    assert_is_quota_of("c", third.await.unwrap());
+    assert_eq!(store.commits(), [vec!["a"], vec!["b", "c"]]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -550,4 +666,296 @@ async fn work_of_many_transactions_is_waited_for_longer() {
     let question = ledger.quotas(&caller(), QuotaFilter::default(), page).await;
     assert!(matches!(question, Err(LedgerError::Unavailable)));
     assert!(started.elapsed() < 2 * WAIT_MAX);
+}
+
+fn user(user_id: &str) -> UserId {
+    UserId::try_from(user_id).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_erasure_is_answered_when_it_is_finished() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let caller = caller();
+    let mut erasing = Box::pin(ledger.erase_user(&caller, user("u")));
+    // All steps but the last.
+    store.steps.add_permits(2);
+    let early = tokio::time::timeout(WAIT_MAX, &mut erasing).await;
+    assert!(early.is_err());
+    store.steps.add_permits(1);
+    erasing.await.unwrap();
+    assert_eq!(store.erasures.lock().unwrap().finished, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_erasure_whose_client_left_is_finished() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let caller = caller();
+    let erasing = ledger.erase_user(&caller, user("u"));
+    let left = tokio::time::timeout(WAIT_MAX, erasing).await;
+    assert!(left.is_err());
+    assert_eq!(store.erasures.lock().unwrap().begun, 1);
+    store.let_steps_go_on();
+    store.until_finished(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_erasure_that_is_not_waited_for_any_longer_goes_on_and_a_repeat_waits_further() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let unknown = ledger.erase_user(&caller(), user("u")).await;
+    assert!(matches!(unknown, Err(LedgerError::OutcomeUnknown)));
+    store.let_steps_go_on();
+    ledger.erase_user(&caller(), user("u")).await.unwrap();
+    assert_eq!(store.erasures.lock().unwrap().finished, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn erasures_of_others_are_found_at_the_start_and_later() {
+    let store = Arc::new(ScriptedStore::new(0));
+    store.let_steps_go_on();
+    store.erasures.lock().unwrap().begun = 2;
+    let _ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    store.until_finished(2).await;
+    store.erasures.lock().unwrap().begun = 3;
+    store.until_finished(3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_fails_is_tried_again() {
+    let store = Arc::new(ScriptedStore::new(0));
+    store.let_steps_go_on();
+    store.erasures.lock().unwrap().failures = 20;
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    ledger.erase_user(&caller(), user("u")).await.unwrap();
+    assert_eq!(store.erasures.lock().unwrap().failures, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_does_not_wait_for_erasures() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let erasing = tokio::spawn({
+        let ledger = ledger.clone();
+        async move { ledger.erase_user(&caller(), user("u")).await }
+    });
+    while store.erasures.lock().unwrap().begun == 0 {
+        tokio::task::yield_now().await;
+    }
+    ledger.shut_down().await;
+    let answer = erasing.await.unwrap();
+    assert!(matches!(answer, Err(LedgerError::OutcomeUnknown)));
+    store.let_steps_go_on();
+    tokio::time::sleep(2 * WAIT_MAX).await;
+    assert_eq!(store.erasures.lock().unwrap().finished, 0);
+}
+
+/// A command on no single pair.
+fn set_default(resource: &str) -> Command {
+    Command::new(Operation::SetDefault {
+        resource: Resource::try_from(resource).unwrap(),
+        window: Window::Hourly,
+        limit: Limit::settable(5).unwrap(),
+        precondition: None,
+    })
+}
+
+fn batch_of(users: &[&str], key: Option<&str>) -> Command {
+    let items = users.iter().map(|user| Item {
+        pair: Pair {
+            user_id: UserId::try_from(*user).unwrap(),
+            resource: Resource::try_from("r").unwrap(),
+        },
+        amount: Amount::ONE,
+    });
+    let command = Command::new(Operation::ConsumeBatch {
+        items: items.collect(),
+    });
+    match key {
+        Some(key) => command.with_key(
+            IdempotencyKey::try_from(key).unwrap(),
+            CallerId::new("caller"),
+        ),
+        None => command,
+    }
+}
+
+fn with_lanes(lanes: usize) -> Settings {
+    Settings {
+        lanes,
+        ..Settings::default()
+    }
+}
+
+/// Sends the commands at the same instant, each in the background.
+async fn send_all(
+    ledger: &Ledger,
+    commands: Vec<Command>,
+) -> Vec<tokio::task::JoinHandle<Result<Outcome, LedgerError>>> {
+    let sending = commands.into_iter().map(|command| {
+        let ledger = ledger.clone();
+        tokio::spawn(async move { ledger.submit(&caller(), command).await })
+    });
+    let sent = sending.collect();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    sent
+}
+
+fn policies_of(users: std::ops::Range<u32>) -> Vec<Command> {
+    users.map(|user| set_policy(&format!("u{user}"))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn batches_that_are_worth_it_commit_at_the_same_time_and_share_no_pair() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), with_lanes(4));
+    let mut sent = Vec::new();
+    for _ in 0..5 {
+        sent.extend(send_all(&ledger, policies_of(0..400)).await);
+    }
+    assert!((2..=4).contains(&store.under_way()));
+    for _ in 0..10 {
+        store.permits.add_permits(2);
+        sent.extend(send_all(&ledger, policies_of(0..400)).await);
+    }
+    store.permits.add_permits(1_000);
+    for sending in sent {
+        assert!(sending.await.unwrap().is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_batch_waits_for_one_that_is_brisk_and_for_none_that_is_slow() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), with_lanes(4));
+    let mut sent = send_all(&ledger, policies_of(0..1)).await;
+    sent.extend(send_all(&ledger, policies_of(1..40)).await);
+    assert_eq!(store.under_way(), 1);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(store.under_way() > 1);
+    store.permits.add_permits(1_000);
+    for sending in sent {
+        assert!(sending.await.unwrap().is_ok());
+    }
+
+    // If the first had been brisk, all others would have gone together.
+    store.commits.lock().unwrap().clear();
+    store.permits.forget_permits(1_000);
+    let first = send_all(&ledger, policies_of(0..1)).await;
+    let others = send_all(&ledger, policies_of(1..40)).await;
+    store.permits.add_permits(2);
+    for sending in first.into_iter().chain(others) {
+        assert!(sending.await.unwrap().is_ok());
+    }
+    let lens: Vec<usize> = store.commits().iter().map(Vec::len).collect();
+    assert_eq!(lens, [1, 39]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_belongs_to_no_single_pair_has_a_lane_of_its_own() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), with_lanes(8));
+    let first = send_all(&ledger, vec![set_default("r")]).await;
+    let commands = vec![
+        batch_of(&["a", "b"], Some("k")),
+        batch_of(&["c"], None),
+        set_default("s"),
+        // The twin of the first, for others.
+        batch_of(&["d"], Some("k")),
+    ];
+    let together = send_all(&ledger, commands).await;
+    let alone = send_all(&ledger, vec![set_policy("z")]).await;
+    assert_eq!(store.under_way(), 2);
+    store.permits.add_permits(9);
+    for sending in first.into_iter().chain(together).chain(alone) {
+        // What a pair without a policy is answered is the domain's matter.
+        assert!(sending.await.unwrap().is_ok());
+    }
+    let mut commits = store.commits();
+    commits.sort_unstable();
+    assert_eq!(commits, [vec![], vec!["a", "b", "c", "d"], vec!["z"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_bound_of_the_queue_is_that_of_all_lanes_together() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let settings = Settings {
+        queue_len_max: 10,
+        ..with_lanes(3)
+    };
+    let ledger = Ledger::start(Arc::clone(&store), settings);
+    let mut sent = Vec::new();
+    for number in 0..50 {
+        let command = match number % 5 {
+            0 => set_default("r"),
+            _ => set_policy(&format!("u{number}")),
+        };
+        sent.extend(send_all(&ledger, vec![command]).await);
+    }
+    assert!(store.under_way() > 1, "only one lane is busy");
+    let refused = sent.iter().filter(|sending| sending.is_finished()).count();
+    assert!(refused > 0);
+    // The queue of all lanes is shown as one.
+    let shown = ledger
+        .collectors()
+        .into_iter()
+        .flat_map(|each| each.collect());
+    let queue_len = shown
+        .filter(|family| family.name() == "quotalog_queue_commands")
+        .map(|family| family.get_metric()[0].get_gauge().get_value())
+        .sum::<f64>();
+    assert!((queue_len - 10.0).abs() < 0.5, "{queue_len}");
+    store.permits.add_permits(1_000);
+    let mut served = 0;
+    for sending in sent {
+        match sending.await.unwrap() {
+            Ok(_) => served += 1,
+            Err(error) => assert!(matches!(error, LedgerError::Unavailable), "{error:?}"),
+        }
+    }
+    assert_eq!(served, 50 - refused);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_serves_all_lanes() {
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), with_lanes(3));
+    let users: Vec<String> = (0..20).map(|number| format!("u{number}")).collect();
+    let mut sent = Vec::new();
+    for _ in 0..2 {
+        let commands = users.iter().map(|user| set_policy(user));
+        sent.extend(send_all(&ledger, commands.chain([set_default("r")]).collect()).await);
+    }
+    let closing = {
+        let ledger = ledger.clone();
+        tokio::spawn(async move { ledger.shut_down().await })
+    };
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert!(!closing.is_finished());
+    store.permits.add_permits(1_000);
+    closing.await.unwrap();
+    for sending in sent {
+        assert!(sending.is_finished());
+        assert!(sending.await.unwrap().is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_hangs_holds_up_no_other() {
+    let mut store = ScriptedStore::new(9);
+    store.hangs_without_pairs = true;
+    let store = Arc::new(store);
+    let ledger = Ledger::start(Arc::clone(&store), with_lanes(2));
+    let hanging = send_all(&ledger, vec![set_default("r")]).await;
+    let queued = send_all(&ledger, vec![set_default("s")]).await;
+    assert_is_quota_of("u", ledger.submit(&caller(), set_policy("u")).await);
+    for sending in hanging {
+        let answer = sending.await.unwrap();
+        assert!(matches!(answer, Err(LedgerError::OutcomeUnknown)));
+    }
+    for sending in queued {
+        let answer = sending.await.unwrap();
+        assert!(matches!(answer, Err(LedgerError::Unavailable)));
+    }
 }

@@ -1,4 +1,5 @@
-//! Facts of the audit as JSON texts: an object of texts, numbers and nulls, in the order of the facts.
+//! Facts of the audit as JSON texts: an object of texts, arrays of texts, numbers and nulls, in the order of
+//! the facts.
 //!
 //! A name that is not known here is read like any other, since a newer program may have written it.
 
@@ -6,17 +7,18 @@ use std::fmt;
 
 use quotalog_ledger::store::{Fact, Facts};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 /// The facts as text.
 #[must_use]
 #[expect(
     clippy::missing_panics_doc,
-    reason = "texts, numbers and nulls have a JSON text"
+    reason = "texts, their arrays, numbers and nulls have a JSON text"
 )]
 pub fn to_json(facts: &Facts) -> String {
-    serde_json::to_string(&Written(facts)).expect("texts, numbers and nulls have a JSON text")
+    serde_json::to_string(&Written(facts))
+        .expect("texts, their arrays, numbers and nulls have a JSON text")
 }
 
 /// The facts of a text; `None` if it is not of this form.
@@ -45,6 +47,7 @@ impl Serialize for WrittenFact<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Fact::Text(text) => serializer.serialize_str(text),
+            Fact::Texts(texts) => texts.serialize(serializer),
             Fact::Number(number) => serializer.serialize_u64(*number),
             Fact::Null => serializer.serialize_unit(),
         }
@@ -82,15 +85,23 @@ impl<'de> Visitor<'de> for Object {
     }
 }
 
-impl Visitor<'_> for Value {
+impl<'de> Visitor<'de> for Value {
     type Value = ReadFact;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a text, a number or null")
+        formatter.write_str("a text, an array of texts, a number or null")
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<ReadFact, E> {
         Ok(ReadFact(Fact::Text(text.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<ReadFact, A::Error> {
+        let mut texts = Vec::new();
+        while let Some(text) = array.next_element()? {
+            texts.push(text);
+        }
+        Ok(ReadFact(Fact::Texts(texts)))
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<ReadFact, E> {
@@ -114,6 +125,8 @@ mod tests {
             )
             .with("limit_count", Fact::Number(u64::MAX))
             .with("a name of later", Fact::Null)
+            .with("ids", Fact::Texts(vec!["a".to_owned(), "\"".to_owned()]))
+            .with("none", Fact::Texts(vec![]))
             .with("", Fact::Number(0))
     }
 
@@ -140,6 +153,8 @@ mod tests {
             "7",
             r#"{"a":{}}"#,
             r#"{"a":-1}"#,
+            r#"{"a":[1]}"#,
+            r#"{"a":[[]]}"#,
             r#"{"a":1.5}"#,
             "{} {}",
         ] {

@@ -1,6 +1,11 @@
 //! Kept answers as bytes: a version, then numbers as LEB128 and texts behind their length.
 //!
+//! Version 2 holds equal quotas of a batch once, and for each of its items which of them is the item's. Version
+//! 1 held each item's quota by itself, and fingerprints of any length; it is read, and no longer written.
+//!
 //! What cannot be read is never taken for absent: the request it belongs to would be counted twice.
+
+use std::collections::HashMap;
 
 use quotalog_domain::{
     Answer, DefaultPolicy, Fingerprint, KeptAnswer, Limit, Pair, Policy, Quota, Resource, Source,
@@ -12,7 +17,8 @@ use quotalog_domain::{
 #[error("the kept answer is damaged or of a newer version")]
 pub struct Unreadable;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+const VERSION_WITH_REPEATS: u8 = 1;
 
 /// An answer that no request matches, so that the one it was kept for is refused.
 ///
@@ -38,8 +44,7 @@ pub fn encode(kept: &KeptAnswer) -> Vec<u8> {
         }
         Answer::Quotas(quotas) => {
             bytes.byte(1);
-            bytes.length(quotas.len());
-            quotas.iter().for_each(|quota| bytes.quota(quota));
+            bytes.quotas(quotas);
         }
         Answer::Default(default) => {
             bytes.byte(2);
@@ -47,6 +52,14 @@ pub fn encode(kept: &KeptAnswer) -> Vec<u8> {
             bytes.policy(&default.policy);
         }
         Answer::Deleted => bytes.byte(3),
+        Answer::Limits(quotas) => {
+            bytes.byte(4);
+            bytes.length(quotas.len());
+            for quota in quotas {
+                bytes.byte(u8::from(quota.is_some()));
+                quota.iter().for_each(|quota| bytes.quota(quota));
+            }
+        }
     }
     bytes.0
 }
@@ -57,21 +70,25 @@ pub fn encode(kept: &KeptAnswer) -> Vec<u8> {
 /// [`Unreadable`] when they are damaged or of a newer version.
 pub fn decode(bytes: &[u8]) -> Result<KeptAnswer, Unreadable> {
     let mut bytes = Reader(bytes);
-    if bytes.byte()? != VERSION {
-        return Err(Unreadable);
-    }
+    let has_repeats = match bytes.byte()? {
+        VERSION => false,
+        VERSION_WITH_REPEATS => true,
+        _ => return Err(Unreadable),
+    };
     let fingerprint = Fingerprint::from_bytes(bytes.bytes()?.to_vec());
     let answer = match bytes.byte()? {
         0 => Answer::Quota(bytes.quota()?),
-        1 => {
-            let len = bytes.number()?;
-            Answer::Quotas((0..len).map(|_| bytes.quota()).collect::<Result<_, _>>()?)
-        }
+        1 if has_repeats => Answer::Quotas(bytes.each(Reader::quota)?),
+        1 => Answer::Quotas(bytes.quotas()?),
         2 => Answer::Default(DefaultPolicy {
             resource: bytes.resource()?,
             policy: bytes.policy()?,
         }),
         3 => Answer::Deleted,
+        4 => {
+            let len = bytes.number()?;
+            Answer::Limits((0..len).map(|_| bytes.limit()).collect::<Result<_, _>>()?)
+        }
         _ => return Err(Unreadable),
     };
     if bytes.0.is_empty() {
@@ -84,16 +101,19 @@ pub fn decode(bytes: &[u8]) -> Result<KeptAnswer, Unreadable> {
     }
 }
 
-/// Whether the kept answer tells of a quota of this user. What is unreadable names nobody that one could
-/// know of; it ends with its retention.
+/// Whether the kept answer tells of a quota of this user; only one that holds the bytes of the user's id can.
+/// What is unreadable names nobody that one could know of; it ends with its retention.
 #[must_use]
-pub fn names(bytes: &[u8], user_id: &UserId) -> bool {
+pub fn names(bytes: &[u8], user_id: &str) -> bool {
     let quotas = match decode(bytes).map(|kept| kept.answer) {
         Ok(Answer::Quota(quota)) => vec![quota],
         Ok(Answer::Quotas(quotas)) => quotas,
+        Ok(Answer::Limits(quotas)) => quotas.into_iter().flatten().collect(),
         Ok(Answer::Default(_) | Answer::Deleted) | Err(Unreadable) => Vec::new(),
     };
-    quotas.iter().any(|quota| quota.pair.user_id == *user_id)
+    quotas
+        .iter()
+        .any(|quota| quota.pair.user_id.as_str() == user_id)
 }
 
 struct Writer(Vec<u8>);
@@ -123,6 +143,26 @@ impl Writer {
     fn bytes(&mut self, bytes: &[u8]) {
         self.length(bytes.len());
         self.0.extend_from_slice(bytes);
+    }
+
+    fn quotas(&mut self, quotas: &[Quota]) {
+        let mut distinct: Vec<Vec<u8>> = Vec::new();
+        let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
+        let places: Vec<usize> = quotas
+            .iter()
+            .map(|quota| {
+                let mut bytes = Self(Vec::with_capacity(64));
+                bytes.quota(quota);
+                *places.entry(bytes.0).or_insert_with_key(|bytes| {
+                    distinct.push(bytes.clone());
+                    distinct.len() - 1
+                })
+            })
+            .collect();
+        self.length(distinct.len());
+        distinct.iter().for_each(|bytes| self.0.extend(bytes));
+        self.length(places.len());
+        places.iter().for_each(|place| self.length(*place));
     }
 
     fn policy(&mut self, policy: &Policy) {
@@ -195,6 +235,23 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.bytes()?).map_err(|_| Unreadable)
     }
 
+    /// A number, and so many things.
+    fn each<T>(
+        &mut self,
+        read: impl Fn(&mut Self) -> Result<T, Unreadable>,
+    ) -> Result<Vec<T>, Unreadable> {
+        let len = self.number()?;
+        (0..len).map(|_| read(self)).collect()
+    }
+
+    fn quotas(&mut self) -> Result<Vec<Quota>, Unreadable> {
+        let distinct = self.each(Self::quota)?;
+        self.each(|bytes| {
+            let place = usize::try_from(bytes.number()?).map_err(|_| Unreadable)?;
+            distinct.get(place).cloned().ok_or(Unreadable)
+        })
+    }
+
     fn resource(&mut self) -> Result<Resource, Unreadable> {
         Resource::try_from(self.text()?).map_err(|_| Unreadable)
     }
@@ -212,6 +269,14 @@ impl<'a> Reader<'a> {
             created_at: Timestamp::from_unix_s(self.signed()?),
             updated_at: Timestamp::from_unix_s(self.signed()?),
         })
+    }
+
+    fn limit(&mut self) -> Result<Option<Quota>, Unreadable> {
+        match self.byte()? {
+            0 => Ok(None),
+            1 => self.quota().map(Some),
+            _ => Err(Unreadable),
+        }
     }
 
     fn quota(&mut self) -> Result<Quota, Unreadable> {
@@ -275,6 +340,7 @@ mod tests {
                 resource: Resource::try_from("r").unwrap(),
                 policy: policy(Window::Hourly, 1, -62_135_596_800),
             }),
+            Answer::Limits(vec![None, Some(quota("alice", 7, 1)), None]),
             Answer::Deleted,
         ]
     }
@@ -293,6 +359,68 @@ mod tests {
             assert_eq!(decode(&encode(&kept)), Ok(kept));
         }
         assert_eq!(decode(&encode(&unmatched())), Ok(unmatched()));
+    }
+
+    /// As version 1 wrote it, whose fingerprints had any length.
+    fn encode_with_repeats(quotas: &[Quota], fingerprint: &[u8]) -> Vec<u8> {
+        let mut bytes = Writer(vec![VERSION_WITH_REPEATS]);
+        bytes.bytes(fingerprint);
+        bytes.byte(1);
+        bytes.length(quotas.len());
+        quotas.iter().for_each(|quota| bytes.quota(quota));
+        bytes.0
+    }
+
+    #[test]
+    fn what_version_1_kept_is_read() {
+        let quotas = vec![quota("u", 3, 7), quota("v", 0, 7), quota("u", 3, 7)];
+        let canonical = b"u/r/12345678v/r/12345678u/r/12345678";
+        let read = decode(&encode_with_repeats(&quotas, canonical)).unwrap();
+        assert_eq!(read.answer, Answer::Quotas(quotas));
+        assert_eq!(
+            read.fingerprint,
+            Fingerprint::from_bytes(canonical.to_vec())
+        );
+        let simple = encode(&kept(Answer::Quota(quota("u", 3, 7))));
+        let mut of_version_1 = simple.clone();
+        of_version_1[0] = VERSION_WITH_REPEATS;
+        assert_eq!(decode(&of_version_1), decode(&simple));
+    }
+
+    #[test]
+    fn equal_quotas_are_kept_once() {
+        let long = "x".repeat(255);
+        let quotas = |len: u64| (0..len).map(|_| quota(&long, 7, 1)).collect();
+        let one = encode(&kept(Answer::Quotas(quotas(1))));
+        let hundred = encode(&kept(Answer::Quotas(quotas(100))));
+        assert_eq!(hundred.len(), one.len() + 99, "a place each");
+    }
+
+    #[test]
+    fn a_place_without_a_quota_is_unreadable() {
+        let mut bytes = encode(&kept(Answer::Quotas(vec![quota("u", 0, 0)])));
+        let last = bytes.pop();
+        assert_eq!(last, Some(0), "the place of the only item");
+        bytes.push(1);
+        assert_eq!(decode(&bytes), Err(Unreadable));
+    }
+
+    #[test]
+    fn an_answer_names_its_users_and_no_others() {
+        for bytes in [
+            encode_with_repeats(&[quota("u", 0, 0), quota("v", 0, 0)], b"w/"),
+            encode(&kept(Answer::Quotas(vec![
+                quota("u", 0, 0),
+                quota("v", 0, 0),
+            ]))),
+        ] {
+            for (user, is_named) in [("u", true), ("v", true), ("w", false), ("", false)] {
+                assert_eq!(names(&bytes, user), is_named, "{user}");
+            }
+        }
+        let single = encode(&kept(Answer::Quota(quota("u", 0, 0))));
+        assert!(names(&single, "u") && !names(&single, "日本語"));
+        assert!(!names(b"", "u"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! What every store keeps alike, and no column holds: kept answers as bytes, facts of the audit as JSON, and
-//! how far a clock is believed before rows are deleted by their age. And in which words an examination of one
-//! tells what it found.
+//! What every store keeps alike: kept answers as bytes, facts of the audit as JSON, how far a clock is believed before
+//! rows are deleted by their age, the tables as plain data, for copying from one store to another, and the words in
+//! which an examination of a store tells what it found.
 //!
 //! Nothing here knows of a database. What was written by one version is read by all later ones, on either
 //! store.
@@ -9,6 +9,7 @@ mod belief;
 pub mod facts;
 mod finding;
 pub mod kept;
+pub mod transfer;
 
 pub use belief::Belief;
 pub use finding::{ADMIN_TOKEN, Finding, Grade};

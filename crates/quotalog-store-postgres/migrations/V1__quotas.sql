@@ -35,6 +35,9 @@ CREATE TABLE quotalog_tokens (
 
 -- The tokens of one user, for its erasure.
 CREATE INDEX quotalog_tokens_by_user ON quotalog_tokens (user_id) WHERE user_id IS NOT NULL;
+-- The tokens that expired first, for pruning.
+CREATE INDEX quotalog_tokens_by_age ON quotalog_tokens ((expires_at AT TIME ZONE 'UTC'))
+    WHERE expires_at IS NOT NULL;
 
 -- One row; every change of a token locks it, and makes it another number.
 CREATE TABLE quotalog_token_generation (
@@ -51,13 +54,21 @@ CREATE TABLE quotalog_idempotency_keys (
     PRIMARY KEY (user_id, resource, operation, caller, key));
 CREATE INDEX quotalog_idempotency_keys_by_age ON quotalog_idempotency_keys ((kept_at AT TIME ZONE 'UTC'));
 
--- Who changed what. Every index also holds the id, which is the order of all lists.
+-- Erasures that are not finished. Still to go are the user's usage from before that day, and of the answers
+-- that are kept for callers and have a place before that one those that name the user. The last three columns
+-- tell where the search through these goes on.
+CREATE TABLE quotalog_erasures (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, user_id text COLLATE "C" NOT NULL,
+    day_start timestamptz NOT NULL, kept_before bigint NOT NULL,
+    after_operation text COLLATE "C" NOT NULL, after_caller text COLLATE "C" NOT NULL,
+    after_key text COLLATE "C" NOT NULL);
+
+-- Who changed what. Every index also holds the id, which is the order of all lists, and of pruning.
 CREATE TABLE quotalog_audit (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at timestamptz NOT NULL,
     actor_kind text COLLATE "C" NOT NULL, actor_id text NOT NULL, actor_name text,
     action text COLLATE "C" NOT NULL, user_id text COLLATE "C", resource text COLLATE "C",
     before text, after text);
-CREATE INDEX quotalog_audit_by_age ON quotalog_audit ((at AT TIME ZONE 'UTC'));
 CREATE INDEX quotalog_audit_by_user ON quotalog_audit (user_id, id);
 CREATE INDEX quotalog_audit_by_resource ON quotalog_audit (resource, id);
 CREATE INDEX quotalog_audit_by_pair ON quotalog_audit (user_id, resource, id);

@@ -2,7 +2,7 @@
 //!
 //! It takes two round trips. The statements of each are sent together, before the first of them is answered: those
 //! that lock and read, and, after the decision, those that write, with the commit. A statement that fails makes
-//! the ones behind it fail, and the commit a rollback.
+//! the ones behind it fail, and nothing is committed.
 //!
 //! **The mutex of a pair is its row of policy**, on every node, whoever serves the pair. Usage is read by a
 //! statement of its own after the lock, since a statement sees nothing that was committed after it began, not
@@ -29,17 +29,20 @@ use tokio::time::Instant as Moment;
 use tokio_postgres::{Error, Row};
 
 use crate::audit::{self, Entries};
-use crate::connection::{Connection, Value};
-use crate::fault::{Fault, Remedy, at_commit, before_commit};
+use crate::connection::{Begin, Connection, Value};
+use crate::fault::{Fault, Remedy, at_commit, before_commit, is_of_the_statement};
 use crate::instant::Instant;
 use crate::quota::{self, FIND_DEFAULTS, FIND_USAGE, Keys};
 use crate::row;
 use crate::store::Inner;
 use crate::token;
-use crate::tx::{self, BEFORE_COMMIT, TRIP_MAX, in_time};
+use crate::tx::{self, COMMIT, TRIP_MAX};
 
 /// For how long a batch that met others, or lost its connection, is run again.
 const AGAIN_WITHIN: Duration = Duration::from_secs(3);
+/// By when a batch must have come as far as its writes, runs and waits of all kinds included. Those who sent it are
+/// told "unavailable" then, while they still wait for us.
+const WRITES_WITHIN: Duration = TRIP_MAX;
 
 // A lateral part that locks, or comes with `OFFSET 0`, is planned by itself: it seeks in an index once for each key.
 // Joined as equals, a table that the planner takes for empty may be read through for each batch, for as long as
@@ -123,7 +126,8 @@ pub(crate) async fn commit(store: &Inner, batch: Batch) -> Result<Vec<Verdict>, 
         lease.give_back();
         return Ok(Vec::new());
     }
-    let until = Moment::now() + AGAIN_WITHIN;
+    let taken_at = Moment::now();
+    let (until, deadline) = (taken_at + AGAIN_WITHIN, taken_at + WRITES_WITHIN);
     let mut anchors = BTreeSet::new();
     loop {
         let attempt = Attempt {
@@ -131,17 +135,19 @@ pub(crate) async fn commit(store: &Inner, batch: Batch) -> Result<Vec<Verdict>, 
             connection: &lease,
             submissions: &submissions,
             anchors: &anchors,
+            deadline,
         };
         let failed = match attempt.run().await {
             Ok(Attempted::Committed(verdicts)) => {
                 lease.give_back();
                 return Ok(verdicts);
             }
-            Ok(Attempted::Lacking(pairs)) => {
+            Ok(Attempted::Lacking(pairs)) if Moment::now() < until => {
                 anchors.extend(pairs);
-                roll_back(&lease).await?;
+                roll_back(&lease, deadline).await?;
                 continue;
             }
+            Ok(Attempted::Lacking(_)) => return Err(Fault::AlwaysAnother.unavailable()),
             Err(failed) => failed,
         };
         let error = match failed {
@@ -150,16 +156,16 @@ pub(crate) async fn commit(store: &Inner, batch: Batch) -> Result<Vec<Verdict>, 
             Failed::For(error) => return Err(error),
         };
         match Remedy::of(&error) {
-            Remedy::Again if Moment::now() < until => roll_back(&lease).await?,
+            Remedy::Again if Moment::now() < until => roll_back(&lease, deadline).await?,
             Remedy::Elsewhere if Moment::now() < until => {
                 // Its place in the pool first, then a new one.
                 drop(lease);
-                lease = store.lanes.lease().await?;
+                lease = in_time(deadline, store.lanes.lease()).await??;
             }
             Remedy::Again => return Err(Fault::AlwaysAnother.unavailable()),
             Remedy::Elsewhere => return Err(before_commit(error)),
             Remedy::Later | Remedy::None => {
-                if roll_back(&lease).await.is_ok() {
+                if roll_back(&lease, deadline).await.is_ok() {
                     lease.give_back();
                 }
                 return Err(before_commit(error));
@@ -168,9 +174,16 @@ pub(crate) async fn commit(store: &Inner, batch: Batch) -> Result<Vec<Verdict>, 
     }
 }
 
-async fn roll_back(connection: &Connection) -> Result<(), StoreError> {
-    let rolled_back = in_time(connection.run("ROLLBACK")).await?;
+async fn roll_back(connection: &Connection, deadline: Moment) -> Result<(), StoreError> {
+    let rolled_back = in_time(deadline, connection.run("ROLLBACK")).await?;
     rolled_back.map_err(before_commit)
+}
+
+/// What `work` brings, unless the deadline comes before: nothing was written then.
+async fn in_time<T>(deadline: Moment, work: impl Future<Output = T>) -> Result<T, StoreError> {
+    tokio::time::timeout_at(deadline, work)
+        .await
+        .map_err(|_elapsed| Fault::TimedOut.unavailable())
 }
 
 /// One run of a batch.
@@ -180,6 +193,8 @@ struct Attempt<'a> {
     submissions: &'a Arc<[Submission]>,
     /// Pairs whose rows are made first.
     anchors: &'a BTreeSet<Pair>,
+    /// By when it must have come to the commit.
+    deadline: Moment,
 }
 
 enum Attempted {
@@ -231,8 +246,8 @@ impl Attempt<'_> {
             .iter()
             .map(|submission| &submission.command);
         let mut state = State::needed_by(commands);
-        let loaded = in_time(Box::pin(self.load(&mut state))).await??;
-        let holding = in_time(self.judge(&loaded)).await??;
+        let loaded = in_time(self.deadline, Box::pin(self.load(&mut state))).await??;
+        let holding = in_time(self.deadline, self.judge(&loaded)).await??;
         let admitted = || {
             let judged = self.submissions.iter().zip(&holding);
             judged.filter_map(|(submission, holds)| holds.then_some(submission))
@@ -251,12 +266,11 @@ impl Attempt<'_> {
             }
         }
         let verdicts = verdicts(&holding, outcomes)?;
-        Writes::of(&state, loaded.now, self.anchors)
-            .commit(
-                self.connection,
-                &entries,
-                self.store.idempotency_retention_s,
-            )
+        let writes = Writes::of(&state, loaded.now, self.anchors);
+        in_time(self.deadline, writes.prepare(self.connection, &entries)).await??;
+        let retention_s = self.store.idempotency_retention_s;
+        writes
+            .commit(self.connection, &entries, retention_s)
             .await?;
         Ok(Attempted::Committed(verdicts))
     }
@@ -338,16 +352,17 @@ impl Attempt<'_> {
         ];
         let (of_head, of_users, of_resources): ([Value<'_>; 1], [Value<'_>; 1], [Value<'_>; 1]) =
             ([&instant], [&users], [&resources]);
-        // They are sent in this order.
-        let (begun, head, guarded, anchored, locked, usage, defaults, kept) = tokio::join! {
+        // They are sent in this order. What need not come after the locks of pairs comes before: nodes that want the
+        // same pair wait for each other from there on.
+        let (begun, head, defaults, guarded, anchored, locked, usage, kept) = tokio::join! {
             biased;
-            on.run("BEGIN"),
+            on.begin(Begin::Write),
             on.query_one(head, &of_head),
+            on.query_unless(resources.is_empty(), FIND_DEFAULTS, &of_resources),
             on.query_unless(users.is_empty(), GUARD_USERS, &of_users),
             on.execute_unless(anchors.is_empty(), ANCHOR, &of_anchors),
             on.query_unless(keys.is_empty(), LOCK, &of_pairs[..2]),
             on.query_unless(keys.is_empty(), FIND_USAGE, &of_pairs),
-            on.query_unless(resources.is_empty(), FIND_DEFAULTS, &of_resources),
             on.query_unless(keyed.is_empty(), FIND_KEPT, &of_kept),
         };
         begun?;
@@ -534,7 +549,6 @@ impl<'a> Writes<'a> {
         entries: &Entries<'_>,
         retention_s: i64,
     ) -> Result<(), Failed> {
-        in_time(self.prepare(on, entries)).await??;
         let emptied: [Value<'_>; 2] = [&self.emptied.user_ids, &self.emptied.resources];
         let deleted: [Value<'_>; 1] = [&self.defaults_deleted];
         let committed = tokio::time::timeout(TRIP_MAX, async {
@@ -549,21 +563,18 @@ impl<'a> Writes<'a> {
                 self.kept.delete_expired(on, &self.now, retention_s),
                 self.kept.save(on, &self.answers, &self.now),
                 entries.save(on, &self.now),
-                on.run(BEFORE_COMMIT),
-                on.run("COMMIT"),
+                on.run(COMMIT),
             }
         });
         let committed = committed
             .await
             .map_err(|_elapsed| Fault::TimedOut.unknown())?;
-        let (policies, usage, anchors, defaults, deleted, expired, kept, audit, before, commit) =
-            committed;
+        let (policies, usage, anchors, defaults, deleted, expired, kept, audit, commit) = committed;
         for written in [
             policies, usage, anchors, defaults, deleted, expired, kept, audit,
         ] {
             written.map_err(while_committing)?;
         }
-        before.map_err(while_committing)?;
         commit.map_err(at_commit)?;
         Ok(())
     }
@@ -701,10 +712,11 @@ impl<'a> Places<'a> {
     }
 }
 
-/// An error of what was sent together with the commit. One that the server names came before the commit, which it
-/// made a rollback; of a connection that broke nobody knows how far the server read.
+/// An error of what was sent together with the commit. One of the statement itself came before the commit, which
+/// then did not happen. Of a session that ended nobody knows how far the server came, and least of all a pooler in
+/// between, which says so in the place of the first answer that it lacks.
 fn while_committing(error: Error) -> Failed {
-    if error.as_db_error().is_some() {
+    if is_of_the_statement(&error) {
         Failed::BeforeCommit(error)
     } else {
         Failed::For(StoreError::OutcomeUnknown(Box::new(error)))

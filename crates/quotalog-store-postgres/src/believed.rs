@@ -20,7 +20,9 @@ const SAVE: &str = "UPDATE quotalog_clock SET seen_at = $1, leapt_at = $2 WHERE 
 /// In a database that has none yet, belief begins at the clock.
 pub(crate) async fn begin(connection: &Connection, clock: &PostgresClock) -> Result<(), Error> {
     let instant = clock.instant().map(Instant::from);
-    connection.execute(BEGIN, &[&instant]).await?;
+    connection
+        .alone(connection.execute(BEGIN, &[&instant]))
+        .await?;
     Ok(())
 }
 

@@ -13,6 +13,8 @@ pub struct PostgresConfig {
     pub url: tokio_postgres::Config,
     /// How connections are encrypted; it says which mode of the URL is in force.
     pub tls: TlsMode,
+    /// Whether a pooler is in between that gives each transaction a session of its own choice.
+    pub is_pooled: bool,
     /// Connections that commit batches, at least 1.
     pub lanes: usize,
     /// Connections that answer questions, change tokens, erase and prune, at least 1.

@@ -1,12 +1,13 @@
 //! One connection to the database: how it is made and set, and its prepared statements.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{ToSql, Type, WrongType};
 use tokio_postgres::{Client, Error, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -23,6 +24,9 @@ const UNANSWERED_MAX: Duration = Duration::from_secs(5);
 ///
 /// Our statements come with arrays of keys, of which the planner does not know that they are few; it would read
 /// whole tables for them. So it is left the index, and plans once instead of for each batch.
+///
+/// What is answered is on disk, whatever the role or the database has set. What they want beyond that stays, such as a
+/// standby's word.
 const SESSION: &str = "SET search_path = public; SET TIME ZONE 'UTC'; \
      SET client_encoding = 'UTF8'; SET default_transaction_isolation = 'read committed'; \
      SET default_transaction_read_only = off; SET default_transaction_deferrable = off; \
@@ -30,20 +34,51 @@ const SESSION: &str = "SET search_path = public; SET TIME ZONE 'UTC'; \
      SET idle_in_transaction_session_timeout = '5s'; \
      SET jit = off; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; \
      SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_hashagg = off; \
-     SET enable_material = off; SET enable_memoize = off";
+     SET enable_material = off; SET enable_memoize = off; \
+     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
+/// The same for one transaction: behind a pooler the next one has another session, which may be anybody's.
+static LOCAL: LazyLock<String> = LazyLock::new(|| {
+    let settings = SESSION.replace("SET ", "SET LOCAL ");
+    settings.replace("'on', false)", "'on', true)")
+});
+
+/// What a parameter may be.
+const KINDS: [Type; 10] = [
+    Type::TEXT,
+    Type::TEXT_ARRAY,
+    Type::INT8,
+    Type::INT8_ARRAY,
+    Type::TIMESTAMPTZ,
+    Type::TIMESTAMPTZ_ARRAY,
+    Type::BYTEA,
+    Type::BYTEA_ARRAY,
+    Type::INT4,
+    Type::BOOL,
+];
 
 /// What makes connections.
 pub(crate) struct Connector {
     config: tokio_postgres::Config,
     tls: MakeRustlsConnect,
     deadline: Duration,
+    is_pooled: bool,
 }
 
 /// A session of the database.
 pub(crate) struct Connection {
     client: Client,
     driver: JoinHandle<()>,
+    /// Whether each transaction may have another session of the server, as behind a pooler.
+    is_pooled: bool,
     statements: Mutex<HashMap<&'static str, Statement>>,
+}
+
+/// What a transaction is begun for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begin {
+    Write,
+    /// One snapshot of all tables.
+    Read,
 }
 
 /// A parameter of a statement.
@@ -70,6 +105,7 @@ impl Connector {
             config: url,
             tls,
             deadline: CONNECT_MAX.saturating_mul(hosts),
+            is_pooled: config.is_pooled,
         })
     }
 
@@ -92,9 +128,12 @@ impl Connector {
         let connection = Connection {
             client,
             driver,
+            is_pooled: self.is_pooled,
             statements: Mutex::default(),
         };
-        connection.run(SESSION).await?;
+        // A pooler lets us in although its server may be gone.
+        let first = if self.is_pooled { "SELECT 1" } else { SESSION };
+        connection.run(first).await?;
         Ok(connection)
     }
 }
@@ -105,8 +144,58 @@ impl Connection {
         self.client.batch_execute(sql).await
     }
 
-    /// The statement, prepared once for this session.
-    pub(crate) async fn prepare(&self, sql: &'static str) -> Result<Statement, Error> {
+    /// Begins a transaction, in which all is set as it is for our sessions.
+    pub(crate) async fn begin(&self, begin: Begin) -> Result<(), Error> {
+        if self.is_pooled {
+            // What a session would start with by itself is not ours to know.
+            let isolation = match begin {
+                Begin::Write => "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ",
+                Begin::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ",
+            };
+            return self.run(&format!("{isolation}{}", *LOCAL)).await;
+        }
+        match begin {
+            Begin::Write => self.run("BEGIN").await,
+            Begin::Read => {
+                self.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                    .await
+            }
+        }
+    }
+
+    /// Runs one statement that is a transaction by itself.
+    pub(crate) async fn alone<T>(
+        &self,
+        statement: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        if !self.is_pooled {
+            return statement.await;
+        }
+        let (begun, answer, ended) = tokio::join! {
+            biased;
+            self.begin(Begin::Write),
+            statement,
+            self.run("COMMIT"),
+        };
+        begun?;
+        let answer = answer?;
+        ended.map(|()| answer)
+    }
+
+    /// Whether each transaction may have another session of the server.
+    pub(crate) fn is_pooled(&self) -> bool {
+        self.is_pooled
+    }
+
+    /// Prepares the statement once for this session, so that to run it takes no trip more.
+    pub(crate) async fn prepare(&self, sql: &'static str) -> Result<(), Error> {
+        if !self.is_pooled {
+            self.statement(sql).await?;
+        }
+        Ok(())
+    }
+
+    async fn statement(&self, sql: &'static str) -> Result<Statement, Error> {
         if let Some(statement) = self.prepared().get(sql) {
             return Ok(statement.clone());
         }
@@ -120,7 +209,10 @@ impl Connection {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> Result<Vec<Row>, Error> {
-        let statement = self.prepare(sql).await?;
+        if self.is_pooled {
+            return self.client.query_typed(sql, &typed(values)).await;
+        }
+        let statement = self.statement(sql).await?;
         self.client.query(&statement, values).await
     }
 
@@ -129,7 +221,10 @@ impl Connection {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> Result<Row, Error> {
-        let statement = self.prepare(sql).await?;
+        if self.is_pooled {
+            return self.client.query_typed_one(sql, &typed(values)).await;
+        }
+        let statement = self.statement(sql).await?;
         self.client.query_one(&statement, values).await
     }
 
@@ -138,7 +233,10 @@ impl Connection {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> Result<Option<Row>, Error> {
-        let statement = self.prepare(sql).await?;
+        if self.is_pooled {
+            return self.client.query_typed_opt(sql, &typed(values)).await;
+        }
+        let statement = self.statement(sql).await?;
         self.client.query_opt(&statement, values).await
     }
 
@@ -174,11 +272,19 @@ impl Connection {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> Result<u64, Error> {
-        let statement = self.prepare(sql).await?;
+        if self.is_pooled {
+            return self.client.execute_typed(sql, &typed(values)).await;
+        }
+        let statement = self.statement(sql).await?;
         self.client.execute(&statement, values).await
     }
 
-    /// The session itself, for what is done once.
+    /// The session itself, for statements that are made where they are run.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The same, for what begins transactions by itself.
     pub(crate) fn client_mut(&mut self) -> &mut Client {
         &mut self.client
     }
@@ -208,4 +314,20 @@ impl Connection {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The parameters with the types that they have by themselves, for a statement that nobody has prepared.
+fn typed<'v>(values: &[Value<'v>]) -> Vec<(Value<'v>, Type)> {
+    let mut unread = BytesMut::new();
+    let mut kind_of = |value: Value<'_>| {
+        let takes = |kind: &&Type| {
+            let written = value.to_sql_checked(kind, &mut unread);
+            !written.is_err_and(|error| error.is::<WrongType>())
+        };
+        KINDS.iter().find(takes).cloned().unwrap_or(Type::UNKNOWN)
+    };
+    values
+        .iter()
+        .map(|value| (*value, kind_of(*value)))
+        .collect()
 }

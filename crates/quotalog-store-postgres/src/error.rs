@@ -25,9 +25,45 @@ pub enum OpenError {
         /// The newest schema that this program knows.
         known: i32,
     },
+    /// An older program has made the tables, and nothing may be changed now.
+    #[error(
+        "the database has schema {found}, and schema {known} is needed; start this version on it once, such as by \
+         `quotalog token list`"
+    )]
+    OlderSchema {
+        /// The schema of the database.
+        found: i32,
+        /// The newest schema that this program knows.
+        known: i32,
+    },
+    /// Tables are to be made or changed, which takes a session and not a pooler.
+    #[error(
+        "the database has schema {found}, and schema {known} is needed; start this version once straight on \
+         PostgreSQL, without pooler=transaction, such as by `quotalog token list`"
+    )]
+    Pooled {
+        /// The schema of the database.
+        found: i32,
+        /// The newest schema that this program knows.
+        known: i32,
+    },
+    /// None of our tables is there, and none may be made now.
+    #[error(
+        "the database holds no tables of quotalog; name another one, or start quotalog on it once"
+    )]
+    NoTables,
+    /// It is copied already, or into itself.
+    #[error("the database is being copied, from or to; it cannot be copied into itself")]
+    Copied,
     /// The record of the migrations is not one that this program wrote.
     #[error("the database has a schema of another kind ({0}); name another database")]
     ForeignSchema(String),
+    /// The database cannot hold every id.
+    #[error(
+        "the database has the encoding {0}, in which not every id can be kept; name one that was made with \
+         ENCODING 'UTF8'"
+    )]
+    Encoding(String),
     /// The server is older than what we need.
     #[error("PostgreSQL is version {found}, and this program needs {needed} or newer; upgrade it")]
     TooOld {
@@ -42,10 +78,10 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Whether the same may work later without anybody changing anything: the database is starting, failing
-    /// over, or full of connections.
+    /// Whether the same may work later without this program being set otherwise: the database is starting, failing
+    /// over, or full of connections, or somebody else is to bring its tables up to date.
     #[must_use]
     pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Unreachable(_))
+        matches!(self, Self::Unreachable(_) | Self::Pooled { .. })
     }
 }

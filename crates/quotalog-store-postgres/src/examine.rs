@@ -1,6 +1,7 @@
 //! Looking a database over without changing it: what is well, what is odd, and what to do about it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use quotalog_domain::Timestamp;
 use quotalog_record::{Finding, Grade};
@@ -14,6 +15,9 @@ use crate::passed_over::PassedOver;
 use crate::row::{self, Unfit};
 use crate::{OpenError, PostgresConfig, believed, schema, token, tx};
 
+/// How often a server that does not answer is asked, and the pause in between.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(500);
 /// The most rows of a table that are named.
 const NAMED_MAX: usize = 5;
 
@@ -85,13 +89,24 @@ pub async fn examine(config: PostgresConfig) -> Vec<Finding> {
 
 async fn look_over(config: &PostgresConfig, findings: &mut Vec<Finding>) -> Result<(), OpenError> {
     let connector = Arc::new(Connector::new(config)?);
-    let connection = connector.connect().await?;
-    let connection = connection.ok_or_else(schema::no_answer)?;
+    let connection = reach(&connector).await?;
     schema::check_server(&connection).await?;
     let applied = schema::applied(&connection).await?;
     let read = read(&connection, applied, findings).await;
     connection.close().await;
     read.map_err(|error| of_opening(&error))
+}
+
+/// A server that is busy is asked again: a wrong alarm is of no use to whoever asks.
+async fn reach(connector: &Connector) -> Result<Connection, OpenError> {
+    for _ in 1..TRIES {
+        match connector.connect().await {
+            Ok(Some(connection)) => return Ok(connection),
+            Err(error) if !error.may_pass() => return Err(error),
+            Ok(None) | Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+    connector.connect().await?.ok_or_else(schema::no_answer)
 }
 
 async fn read(

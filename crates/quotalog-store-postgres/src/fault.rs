@@ -4,7 +4,7 @@ use std::error::Error as _;
 
 use quotalog_ledger::store::StoreError;
 use tokio_postgres::Error;
-use tokio_postgres::error::{DbError, Severity, SqlState};
+use tokio_postgres::error::{Severity, SqlState};
 
 use crate::OpenError;
 
@@ -38,6 +38,9 @@ impl Fault {
         StoreError::Internal(Box::new(self))
     }
 }
+
+/// A limit that the role or the server may have, from PostgreSQL 17 on; it ends the session.
+const TRANSACTION_TIMEOUT: &str = "25P04";
 
 /// What can be done about an error that came before the commit was sent, so that nothing was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +77,7 @@ impl Remedy {
             || *code == SqlState::INVALID_SQL_STATEMENT_NAME
             || *code == SqlState::FEATURE_NOT_SUPPORTED
             || *code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
+            || code.code() == TRANSACTION_TIMEOUT
         {
             return Self::Elsewhere;
         }
@@ -102,12 +106,20 @@ pub(crate) fn before_commit(error: Error) -> StoreError {
 /// An error of the commit itself. If the server says that it failed and goes on, it did; if it ends the session, or
 /// the connection broke, the commit may be on disk.
 pub(crate) fn at_commit(error: Error) -> StoreError {
-    let severity = error.as_db_error().and_then(DbError::parsed_severity);
-    if severity == Some(Severity::Error) {
+    if is_of_the_statement(&error) {
         before_commit(error)
     } else {
         StoreError::OutcomeUnknown(Box::new(error))
     }
+}
+
+/// Whether the server says that a statement failed, and that the session goes on. A pooler that lost the server says
+/// so as an error of the connection, whatever has become of the statement.
+pub(crate) fn is_of_the_statement(error: &Error) -> bool {
+    let told = error.as_db_error();
+    told.is_some_and(|told| {
+        told.parsed_severity() == Some(Severity::Error) && !told.code().code().starts_with("08")
+    })
 }
 
 /// An error of a start: of connecting, or of what is asked before the store is opened.
@@ -117,6 +129,8 @@ pub(crate) fn of_opening(error: &Error) -> OpenError {
         None if is_of_the_network(error) => OpenError::Unreachable(line),
         // No password, no TLS, a certificate of somebody else.
         None => OpenError::Refused(line),
+        // A standby, which may be promoted.
+        Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => OpenError::Unreachable(line),
         Some(code) => match &code.code()[..2] {
             "08" | "53" | "57" => OpenError::Unreachable(line),
             // A password, a role, a database that is not there, a table that may not be made.

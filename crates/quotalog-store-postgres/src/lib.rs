@@ -28,6 +28,7 @@ mod schema;
 mod store;
 mod tls;
 mod token;
+mod transfer;
 mod tx;
 
 pub use config::{PostgresClock, PostgresConfig, TlsMode};
@@ -36,3 +37,4 @@ pub use examine::examine;
 pub use store::PostgresStore;
 /// Where a database is, as the URL tells it.
 pub use tokio_postgres::config as url;
+pub use transfer::PostgresTransfer;

@@ -40,7 +40,9 @@ const STATEMENTS: &[(&str, &[&[&str]])] = &[
     (audit::PAGE, &[&["id"]]),
     (prune::PRUNE_USAGE, &[&["window_start"]]),
     (prune::PRUNE_KEPT, &[&["kept_at"]]),
-    (prune::PRUNE_AUDIT, &[&["at"], &["id"]]),
+    (prune::PRUNE_TOKENS, &[&["expires_at"]]),
+    (prune::ENTRIES, &[&["id"]]),
+    (prune::DELETE_ENTRIES, &[&["id"]]),
     (prune::LOCK_ANCHORS, &[&PAIR]),
     (erase::LOCK, &[&["user_id"]]),
     (erase::DELETE_POLICIES, &[&["user_id"]]),
@@ -49,6 +51,10 @@ const STATEMENTS: &[(&str, &[&[&str]])] = &[
     (erase::DELETE_KEPT, &[&["user_id"]]),
     (erase::DELETE_KEPT_ONE, &[&KEY]),
     (erase::KEPT_FOR_CALLERS, &[&KEY]),
+    (erase::OLDEST_FREE, &[]),
+    (erase::OLDEST, &[]),
+    (erase::GO_ON_AFTER, &[&["id"]]),
+    (erase::DELETE, &[&["id"]]),
 ];
 const PAIR: [&str; 2] = ["user_id", "resource"];
 const ROW: [&str; 3] = ["user_id", "resource", "window_start"];
@@ -79,6 +85,7 @@ async fn connect(database: &Database) -> Connection {
     let config = PostgresConfig {
         url: database.url().parse().expect("a URL"),
         tls: TlsMode::Disable,
+        is_pooled: false,
         lanes: 1,
         readers: 1,
         idempotency_retention_s: 1,
@@ -91,7 +98,7 @@ async fn connect(database: &Database) -> Connection {
 
 /// The plan that is kept for the statement, whatever its values are.
 async fn plan(connection: &mut Connection, sql: &'static str) -> Vec<String> {
-    let statement = connection.prepare(sql).await.expect("a statement");
+    let statement = connection.client().prepare(sql).await.expect("a statement");
     let nulls = vec!["NULL"; statement.params().len()].join(", ");
     let ask = format!(
         "DEALLOCATE ALL; PREPARE asked AS {sql}; EXPLAIN (COSTS OFF) EXECUTE asked{}",

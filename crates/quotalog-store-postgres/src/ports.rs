@@ -3,9 +3,9 @@
 use quotalog_auth::{Caller, Credential, NewToken, TokenHash, TokenId, TokenRecord};
 use quotalog_domain::{DefaultPolicy, Pair, Quota, Resource, Timestamp, UserId};
 use quotalog_ledger::store::{
-    Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ExpiryPassed, Judged, Listed,
-    Page, Publish, QuotaFilter, Read, Retention, StoreError, StoreFuture, TokenOrder, UsageEntry,
-    UsageRange, Verdict,
+    Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ErasureId, ExpiryPassed, Judged,
+    Listed, Page, Publish, QuotaFilter, Read, Retention, StoreError, StoreFuture, TokenOrder,
+    UsageEntry, UsageRange, Verdict,
 };
 
 use crate::fault::{Fault, before_commit};
@@ -144,7 +144,7 @@ impl Read for PostgresStore {
 
 async fn ping(store: &Inner) -> Result<(), StoreError> {
     let lease = store.readers.lease().await?;
-    let asked = in_time(lease.query_one(PING, &[])).await?;
+    let asked = in_time(lease.alone(lease.query_one(PING, &[]))).await?;
     let row = asked.map_err(before_commit)?;
     if row.try_get(0).map_err(before_commit)? {
         return Err(Fault::ReadOnly.unavailable());
@@ -170,8 +170,16 @@ impl Administer for PostgresStore {
         Box::pin(token::create_first_admin(&self.0, token, publish))
     }
 
-    fn erase_user(&self, credential: Credential, user_id: UserId) -> StoreFuture<'_, Judged<()>> {
-        Box::pin(async move { erase::user(&self.0, &credential, &user_id).await })
+    fn erase_user(
+        &self,
+        credential: Credential,
+        user_id: UserId,
+    ) -> StoreFuture<'_, Judged<ErasureId>> {
+        Box::pin(async move { erase::begin(&self.0, &credential, &user_id).await })
+    }
+
+    fn erase_step(&self) -> StoreFuture<'_, Option<ErasureId>> {
+        Box::pin(erase::step(&self.0))
     }
 
     fn prune_step(&self, retention: Retention, rows_max: u32) -> StoreFuture<'_, u32> {

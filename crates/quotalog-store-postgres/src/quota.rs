@@ -101,7 +101,7 @@ pub(crate) async fn find(
     let token_id = token_id(credential);
     let lease = store.readers.lease().await?;
     let values: [Value<'_>; 4] = [&instant, &token_id, &user_id, &resource];
-    let asked = in_time(lease.query(FIND, &values)).await?;
+    let asked = in_time(lease.alone(lease.query(FIND, &values))).await?;
     let rows = asked.map_err(before_commit)?;
     lease.give_back();
     let Some(first) = rows.first() else {
@@ -135,7 +135,7 @@ pub(crate) async fn find_default(
     let (token_id, id) = (token_id(credential), resource.as_str());
     let lease = store.readers.lease().await?;
     let values: [Value<'_>; 3] = [&instant, &token_id, &id];
-    let asked = in_time(lease.query_one(FIND_DEFAULT, &values)).await?;
+    let asked = in_time(lease.alone(lease.query_one(FIND_DEFAULT, &values))).await?;
     let row = asked.map_err(before_commit)?;
     lease.give_back();
     if !Head::of(&row).map_err(before_commit)?.admits(credential) {

@@ -26,6 +26,8 @@ const AS_BEFORE: &str = "SET statement_timeout = '3s'; SET lock_timeout = '2s'; 
      SET idle_in_transaction_session_timeout = '5s'";
 /// How long that may take in all.
 const PATIENCE: Duration = Duration::from_secs(1_200);
+/// The one in which any id can be kept.
+const ENCODING: &str = "UTF8";
 /// The first version with all that our statements use.
 const SERVER_VERSION_MIN: u32 = 14;
 
@@ -47,12 +49,36 @@ pub(crate) fn no_answer() -> OpenError {
     OpenError::Unreachable("no answer in time".to_owned())
 }
 
+/// A connection to a database whose tables are up to date already; nothing in it is changed.
+pub(crate) async fn as_it_is(connector: &Connector) -> Result<Connection, OpenError> {
+    let Some(connection) = connector.connect().await? else {
+        return Err(no_answer());
+    };
+    check_server(&connection).await?;
+    match applied(&connection).await? {
+        0 => Err(OpenError::NoTables),
+        found if found < known() => Err(OpenError::OlderSchema {
+            found,
+            known: known(),
+        }),
+        _ => Ok(connection),
+    }
+}
+
 async fn bring_up_to_date(
     connection: &mut Connection,
     clock: &PostgresClock,
 ) -> Result<(), OpenError> {
     check_server(connection).await?;
-    if applied(connection).await? < known() {
+    let found = applied(connection).await?;
+    if found < known() {
+        // To lock out other nodes and to change tables takes a session of our own.
+        if connection.is_pooled() {
+            return Err(OpenError::Pooled {
+                found,
+                known: known(),
+            });
+        }
         connection
             .run(PATIENT)
             .await
@@ -83,20 +109,24 @@ pub(crate) async fn check_server(connection: &Connection) -> Result<(), OpenErro
     let row = connection
         .query_one(
             "SELECT current_setting('server_version'), \
-             current_setting('server_version_num')::integer / 10000",
+             current_setting('server_version_num')::integer / 10000, current_setting('server_encoding')",
             &[],
         )
         .await
         .map_err(|error| of_opening(&error))?;
     let found: String = row.try_get(0).map_err(|error| of_opening(&error))?;
     let major: i32 = row.try_get(1).map_err(|error| of_opening(&error))?;
-    if u32::try_from(major).is_ok_and(|major| major >= SERVER_VERSION_MIN) {
-        Ok(())
-    } else {
-        Err(OpenError::TooOld {
+    if u32::try_from(major).is_ok_and(|major| major < SERVER_VERSION_MIN) {
+        return Err(OpenError::TooOld {
             found,
             needed: SERVER_VERSION_MIN,
-        })
+        });
+    }
+    let encoding: String = row.try_get(2).map_err(|error| of_opening(&error))?;
+    if encoding == ENCODING {
+        Ok(())
+    } else {
+        Err(OpenError::Encoding(encoding))
     }
 }
 

@@ -20,7 +20,8 @@ use crate::store::Inner;
 use crate::tx::{For, Tx, in_time, token_id};
 use crate::{audit, row};
 
-const BUMP: &str = "UPDATE quotalog_token_generation SET generation = generation + 1 WHERE id = 1";
+pub(crate) const BUMP: &str =
+    "UPDATE quotalog_token_generation SET generation = generation + 1 WHERE id = 1";
 pub(crate) const CONFIRM: &str = "SELECT generation, coalesce($1, transaction_timestamp()), \
      EXISTS (SELECT FROM quotalog_tokens WHERE id = $2) \
      FROM quotalog_token_generation WHERE id = 1";
@@ -35,7 +36,8 @@ pub(crate) const EXISTING: &str = "SELECT id FROM quotalog_tokens WHERE id = ANY
 const INSERT: &str = "INSERT INTO quotalog_tokens \
      (id, hash, role, user_id, name, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7)";
 pub(crate) const DELETE: &str = "DELETE FROM quotalog_tokens WHERE id = $1";
-pub(crate) const DELETE_OF_USER: &str = "DELETE FROM quotalog_tokens WHERE user_id = $1";
+pub(crate) const DELETE_OF_USER: &str =
+    "DELETE FROM quotalog_tokens WHERE user_id = $1 RETURNING id";
 pub(crate) const PAGE: &str = "SELECT place, id, role, user_id, name, created_at, expires_at \
      FROM quotalog_tokens WHERE place > $1 ORDER BY place LIMIT $2";
 
@@ -49,7 +51,7 @@ pub(crate) async fn confirm(
     let instant = store.clock.instant().map(Instant::from);
     let lease = store.readers.lease().await?;
     let token_id = token_id(credential);
-    let asked = in_time(lease.query_one(CONFIRM, &[&instant, &token_id])).await?;
+    let asked = in_time(lease.alone(lease.query_one(CONFIRM, &[&instant, &token_id]))).await?;
     let row = asked.map_err(before_commit)?;
     lease.give_back();
     let holds = Head::of(&row).map_err(before_commit)?.admits(credential);
@@ -61,7 +63,7 @@ pub(crate) async fn caller(store: &Inner, hash: TokenHash) -> Result<Option<Call
     let instant = store.clock.instant().map(Instant::from);
     let lease = store.readers.lease().await?;
     let hash = hash.as_bytes().as_slice();
-    let asked = in_time(lease.query_opt(FIND, &[&instant, &hash])).await?;
+    let asked = in_time(lease.alone(lease.query_opt(FIND, &[&instant, &hash]))).await?;
     let row = asked.map_err(before_commit)?;
     lease.give_back();
     let Some(row) = row else {
@@ -161,14 +163,14 @@ pub(crate) async fn page(
     }
 }
 
-/// Deletes the tokens of a user, and tells how many they were.
-pub(crate) async fn delete_of_user(tx: &Tx<'_>, user_id: &UserId) -> Result<u64, Error> {
+/// Deletes the tokens of a user, and tells their ids.
+pub(crate) async fn delete_of_user(tx: &Tx<'_>, user_id: &UserId) -> Result<Vec<String>, Error> {
     let user_id = user_id.as_str();
-    let deleted = tx.connection().execute(DELETE_OF_USER, &[&user_id]).await?;
-    if deleted > 0 {
+    let deleted = tx.connection().query(DELETE_OF_USER, &[&user_id]).await?;
+    if !deleted.is_empty() {
         tx.connection().execute(BUMP, &[]).await?;
     }
-    Ok(deleted)
+    deleted.iter().map(|row| row.try_get(0)).collect()
 }
 
 /// Whether a valid token of an administrator is stored.

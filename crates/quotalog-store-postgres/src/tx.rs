@@ -8,7 +8,7 @@ use quotalog_domain::Timestamp;
 use quotalog_ledger::store::{Judged, Revoked, StoreError};
 use tokio_postgres::{Error, Row};
 
-use crate::connection::{Connection, Value};
+use crate::connection::{Begin, Connection, Value};
 use crate::fault::{Fault, at_commit, before_commit};
 use crate::instant::Instant;
 use crate::passed_over::PassedOver;
@@ -28,12 +28,10 @@ const HEAD_OF_CHANGE: &str = "SELECT generation, coalesce($1, transaction_timest
      EXISTS (SELECT FROM quotalog_tokens WHERE id = $2) \
      FROM quotalog_token_generation WHERE id = 1 FOR UPDATE";
 
-/// One snapshot of all tables.
-const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-
 /// The server waits for a standby inside the commit, where it must; to be told to stop there would be told that it is
-/// done.
-pub(crate) const BEFORE_COMMIT: &str = "SET LOCAL statement_timeout = 0";
+/// done. In a transaction that has failed the setting fails, and the commit behind it is not run: the server would
+/// answer it with a rollback, and no error.
+pub(crate) const COMMIT: &str = "SET LOCAL statement_timeout = 0; COMMIT";
 
 /// A transaction that is open, and its one instant.
 pub(crate) struct Tx<'s> {
@@ -62,9 +60,9 @@ impl<'s> Tx<'s> {
     ) -> Result<Self, StoreError> {
         let lease = store.readers.lease().await?;
         let (begin, head) = match purpose {
-            For::Reading => (BEGIN_READ, HEAD),
-            For::Writing => ("BEGIN", HEAD),
-            For::Tokens => ("BEGIN", HEAD_OF_CHANGE),
+            For::Reading => (Begin::Read, HEAD),
+            For::Writing => (Begin::Write, HEAD),
+            For::Tokens => (Begin::Write, HEAD_OF_CHANGE),
         };
         let instant = store.clock.instant().map(Instant::from);
         let token_id = credential.map_or("", token_id);
@@ -73,7 +71,7 @@ impl<'s> Tx<'s> {
             let values: [Value<'_>; 2] = [&instant, &token_id];
             let (begun, head) = tokio::join! {
                 biased;
-                lease.run(begin),
+                lease.begin(begin),
                 lease.query_one(head, &values),
             };
             begun.and(head)
@@ -126,18 +124,9 @@ impl<'s> Tx<'s> {
         Ok(())
     }
 
-    /// Makes what was done durable. Every statement before has answered without an error, so that this
-    /// is no commit that the server takes for a rollback.
+    /// Makes what was done durable.
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
-        let committed = tokio::time::timeout(TRIP_MAX, async {
-            let (before, commit) = tokio::join! {
-                biased;
-                self.lease.run(BEFORE_COMMIT),
-                self.lease.run("COMMIT"),
-            };
-            before.and(commit)
-        });
-        committed
+        tokio::time::timeout(TRIP_MAX, self.lease.run(COMMIT))
             .await
             .map_err(|_elapsed| Fault::TimedOut.unknown())?
             .map_err(at_commit)?;

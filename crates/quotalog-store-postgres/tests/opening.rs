@@ -97,6 +97,73 @@ async fn a_role_that_may_make_no_tables_serves_those_there_are() {
     assert_eq!(desk.usage(pair("u", "r")).await, 5);
 }
 
+/// Each table is copied, or known not to be.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_table_is_forgotten_by_a_copy() {
+    use quotalog_record::transfer::{NOT_COPIED, TABLES};
+    let Some(fresh) = Fresh::at_start().await else {
+        return;
+    };
+    fresh.store().await.close().await;
+    let tables = fresh.database.ask(
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' \
+         AND table_type = 'BASE TABLE'",
+    );
+    let mut found: Vec<&str> = tables.lines().collect();
+    let known = TABLES.iter().map(|table| table.name).chain(NOT_COPIED);
+    let mut known: Vec<&str> = known.collect();
+    found.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(found, known);
+}
+
+/// In another encoding some ids could not be kept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_cannot_hold_every_id_is_refused() {
+    let Some(fresh) = Fresh::at_start().await else {
+        return;
+    };
+    let name = format!("{}_latin1", fresh.database.name());
+    fresh.database.ask(&format!(
+        "CREATE DATABASE {name} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+    ));
+    let mut config = fresh.config();
+    config.url.dbname(&name);
+    let error = PostgresStore::connect(config).await;
+    let error = error.expect_err("it is no UTF-8").to_string();
+    assert!(
+        error.contains("LATIN1") && error.contains("UTF8"),
+        "{error}"
+    );
+    fresh.database.ask(&format!("DROP DATABASE {name}"));
+}
+
+/// What was answered is on disk, also where the database's own setting would let it be lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_may_forget_is_told_not_to() {
+    let Some(fresh) = Fresh::at_start().await else {
+        return;
+    };
+    let name = fresh.database.name();
+    fresh.database.ask(&format!(
+        "ALTER DATABASE {name} SET synchronous_commit = off; \
+         CREATE TABLE settings (at_commit text); \
+         CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS \
+         $$BEGIN INSERT INTO settings VALUES (current_setting('synchronous_commit')); RETURN NULL; END$$"
+    ));
+    let desk = Desk {
+        store: fresh.store().await,
+    };
+    fresh.database.ask(
+        "CREATE TRIGGER note AFTER INSERT OR UPDATE ON quota_policies FOR EACH STATEMENT EXECUTE FUNCTION note()",
+    );
+    desk.set(pair("u", "r"), Window::Daily, 5).await;
+    let noted = fresh
+        .database
+        .ask("SELECT DISTINCT at_commit FROM settings");
+    assert_eq!(noted, "on");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_may_pass_is_told_from_what_may_not() {
     let Some(fresh) = Fresh::at_start().await else {

@@ -4,12 +4,13 @@ mod support;
 
 use std::sync::Arc;
 
-use quotalog_auth::Credential;
+use quotalog_auth::{Caller, Credential, Role};
 use quotalog_domain::{
     Amount, CallerId, Command, IdempotencyKey, Item, Limit, Operation, Outcome, Pair, Resource,
     Window,
 };
 use quotalog_ledger::store::{Administer as _, Batch, Commit as _, Retention, Submission};
+use quotalog_ledger::{Ledger, Settings};
 use quotalog_store_postgres::PostgresStore;
 use quotalog_testkit::conformance::{Desk, consume, pair};
 use tokio::task::JoinSet;
@@ -281,11 +282,7 @@ async fn a_user_is_erased_while_it_is_counted() {
             });
         }
         let store = desks[1].store.clone();
-        tasks.spawn(async move {
-            let user_id = pair("u", "r").user_id;
-            let erased = store.erase_user(Credential::CommandLine, user_id).await;
-            assert!(erased.expect("the store answers").is_ok());
-        });
+        tasks.spawn(async move { erase_u(&store).await });
         tasks.join_all().await;
         // Whatever came after the erasure is counted and kept, and nothing else: each key that is kept counts one.
         let kept = fresh
@@ -293,12 +290,20 @@ async fn a_user_is_erased_while_it_is_counted() {
             .ask("SELECT count(*) FROM quotalog_idempotency_keys");
         let usage = desks[0].usage(pair("u", "r")).await;
         assert_eq!(kept, usage.to_string());
-        let erased = desks[0]
-            .store
-            .erase_user(Credential::CommandLine, pair("u", "r").user_id)
-            .await;
-        assert!(erased.expect("the store answers").is_ok());
+        erase_u(&desks[0].store).await;
     }
+}
+
+async fn erase_u(store: &PostgresStore) {
+    let user_id = pair("u", "r").user_id;
+    let begun = store.erase_user(Credential::CommandLine, user_id).await;
+    assert!(begun.expect("the store answers").is_ok());
+    while store
+        .erase_step()
+        .await
+        .expect("the store answers")
+        .is_some()
+    {}
 }
 
 /// The session's, the role's and the database's settings change no window and no row.
@@ -345,7 +350,7 @@ async fn a_large_batch_of_all_kinds_is_one_transaction() {
                 pair: of_user(number),
                 window: Window::Hourly,
                 limit,
-                if_match: None,
+                precondition: None,
             },
             1 => Operation::Consume {
                 pair: of_user(number - 1),
@@ -355,6 +360,7 @@ async fn a_large_batch_of_all_kinds_is_one_transaction() {
                 resource: Resource::try_from(&*format!("r{number}")).expect("a resource"),
                 window: Window::Daily,
                 limit,
+                precondition: None,
             },
             _ => Operation::Reset {
                 pair: of_user(number - 3),
@@ -376,5 +382,95 @@ async fn a_large_batch_of_all_kinds_is_one_transaction() {
             let decided = verdict.expect("the operator").expect("nothing is refused");
             assert_eq!(decided.replayed, replayed);
         }
+    }
+}
+
+const LANES_LIMIT: u64 = 40;
+
+/// What each of two ledgers is sent: singles of each user, one of them under a key; batches of all users in
+/// opposite orders, one of them under a key; and the default that is there already. More than the limit in all.
+fn for_all_lanes(users: &[String], key: &str) -> Vec<Command> {
+    let keyed = |command: Command| {
+        let key = IdempotencyKey::try_from(key).expect("a key");
+        command.with_key(key, CallerId::new("caller"))
+    };
+    let singles = || users.iter().map(|user| consume(pair(user, "r"), 1));
+    let forth: Vec<(&str, &str)> = users.iter().map(|user| (&**user, "r")).collect();
+    let back: Vec<(&str, &str)> = forth.iter().rev().copied().collect();
+    let mut commands: Vec<Command> = singles().map(keyed).collect();
+    commands.push(items(&forth[..6], Some(key)));
+    commands.push(Command::new(Operation::SetDefault {
+        resource: Resource::try_from("r").expect("a resource"),
+        window: Window::Daily,
+        limit: Limit::settable(LANES_LIMIT).expect("a limit"),
+        precondition: None,
+    }));
+    for _ in 0..10 {
+        commands.extend(singles().chain(singles()));
+        commands.push(items(&forth, None));
+        commands.push(items(&back, None));
+    }
+    commands
+}
+
+fn counts(command: &Command, outcome: &Outcome, pair: &Pair) -> bool {
+    let counted = outcome.as_ref().is_ok_and(|decided| !decided.replayed);
+    counted && command.operation.pairs().any(|of| of == pair)
+}
+
+/// Ledgers of two nodes, each with lanes: singles in the lanes of their pairs, batches across them, and twins of
+/// keys on the other node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lanes_of_two_ledgers_are_exact_and_do_not_fail() {
+    let Some(fresh) = Fresh::at_start().await else {
+        return;
+    };
+    let desks = desks(&fresh, 2).await;
+    desks[0].set_default("r", Window::Daily, LANES_LIMIT).await;
+    let settings = Settings {
+        lanes: 3,
+        ..Settings::default()
+    };
+    let stores = desks.iter().map(|desk| Arc::new(desk.store.clone()));
+    let ledgers: Vec<Ledger> = stores.map(|store| Ledger::start(store, settings)).collect();
+    for round in 0..5 {
+        let users: Vec<String> = (0..12).map(|user| format!("u{round}.{user:02}")).collect();
+        let mut tasks = JoinSet::new();
+        for ledger in &ledgers {
+            for command in for_all_lanes(&users, &format!("k{round}")) {
+                let ledger = ledger.clone();
+                tasks.spawn(async move {
+                    let caller = Caller {
+                        role: Role::Admin,
+                        credential: Credential::CommandLine,
+                    };
+                    let outcome = ledger.submit(&caller, command.clone()).await;
+                    (command, outcome.expect("the store answers"))
+                });
+            }
+        }
+        let answers = tasks.join_all().await;
+        for user in &users {
+            let own = pair(user, "r");
+            let usage = desks[0].usage(own.clone()).await;
+            let of_own = || {
+                let all = answers.iter();
+                all.filter(|(command, outcome)| counts(command, outcome, &own))
+            };
+            assert_eq!(usage, u64::try_from(of_own().count()).expect("few"));
+            // More singles than the limit leaves room for fill it to the last unit.
+            assert_eq!(usage, LANES_LIMIT);
+            let single_twins = of_own().filter(|(command, _)| {
+                command.key.is_some() && matches!(command.operation, Operation::Consume { .. })
+            });
+            assert!(single_twins.count() <= 1);
+        }
+        let twins = answers.iter().filter(|(command, outcome)| {
+            command.key.is_some() && counts(command, outcome, &pair(&users[0], "r"))
+        });
+        assert!(twins.count() <= 2, "the single's, and the batch's");
+    }
+    for ledger in ledgers {
+        ledger.shut_down().await;
     }
 }

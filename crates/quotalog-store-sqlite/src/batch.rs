@@ -39,11 +39,10 @@ const SAVE_DEFAULT: &str = "INSERT INTO quotalog_defaults \
 const DELETE_DEFAULT: &str = "DELETE FROM quotalog_defaults WHERE resource = ?1";
 const FIND_KEPT: &str = "SELECT kept FROM quotalog_idempotency_keys WHERE user_id = ?1 AND resource = ?2 \
      AND operation = ?3 AND caller = ?4 AND key = ?5 AND kept_at >= ?6";
-const SAVE_KEPT: &str = "INSERT INTO quotalog_idempotency_keys \
+// What is kept anew after its retention gets a new row id, by which an erasure tells it from the one before.
+const SAVE_KEPT: &str = "INSERT OR REPLACE INTO quotalog_idempotency_keys \
      (user_id, resource, operation, caller, key, kept_at, kept) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
-     ON CONFLICT(user_id, resource, operation, caller, key) DO UPDATE SET \
-     kept_at = excluded.kept_at, kept = excluded.kept";
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
 /// Takes the batch, decides it, and writes what changed. The transaction is the caller's.
 pub(crate) fn run(

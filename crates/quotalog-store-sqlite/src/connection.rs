@@ -32,6 +32,9 @@ pub(crate) fn open_writer(path: &Path) -> Result<(Connection, String)> {
     let mode = connection
         .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
+    // What is deleted is overwritten, also on pages that come free: an erased user is not to be read in the
+    // file's unused parts.
+    connection.pragma_update(None, "secure_delete", true)?;
     connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)?;

@@ -51,6 +51,23 @@ pub enum OpenError {
         /// The newest schema that this program knows.
         known: i32,
     },
+    /// An older program has made the tables, and the file is only to be read.
+    #[error(
+        "{} has schema {found}, and is to be copied as schema {known}; start this version on it once, such as by \
+         `quotalog token list`",
+        .path.display()
+    )]
+    OlderSchema {
+        /// The database's path.
+        path: PathBuf,
+        /// The schema of the file.
+        found: i32,
+        /// The newest schema that this program knows.
+        known: i32,
+    },
+    /// The file is only to be read, and holds nothing of ours.
+    #[error("{} holds no quotas; name another file", .0.display())]
+    NoTables(PathBuf),
     /// The record of the migrations is not one that this program wrote.
     #[error("{} has a schema of another kind ({cause}); name another file", .path.display())]
     ForeignSchema {

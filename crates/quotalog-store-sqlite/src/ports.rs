@@ -3,9 +3,9 @@
 use quotalog_auth::{Caller, Credential, NewToken, TokenHash, TokenId, TokenRecord};
 use quotalog_domain::{DefaultPolicy, Pair, Quota, Resource, Timestamp, UserId};
 use quotalog_ledger::store::{
-    Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ExpiryPassed, Judged, Listed,
-    Page, Publish, QuotaFilter, Read, Retention, StoreError, StoreFuture, TokenOrder, UsageEntry,
-    UsageRange, Verdict,
+    Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ErasureId, ExpiryPassed, Judged,
+    Listed, Page, Publish, QuotaFilter, Read, Retention, StoreError, StoreFuture, TokenOrder,
+    UsageEntry, UsageRange, Verdict,
 };
 
 use crate::fault::before_commit;
@@ -163,8 +163,26 @@ impl Administer for SqliteStore {
         })
     }
 
-    fn erase_user(&self, credential: Credential, user_id: UserId) -> StoreFuture<'_, Judged<()>> {
-        Box::pin(erase::user(self, credential, user_id))
+    fn erase_user(
+        &self,
+        credential: Credential,
+        user_id: UserId,
+    ) -> StoreFuture<'_, Judged<ErasureId>> {
+        self.write(move |tx| {
+            let begin = |tx: &Tx<'_>| erase::begin(tx, &credential, &user_id);
+            judged(tx, &credential, begin).map_err(before_commit)
+        })
+    }
+
+    fn erase_step(&self) -> StoreFuture<'_, Option<ErasureId>> {
+        self.work(|writer| {
+            let step = writer.transaction(|tx| erase::step(tx).map_err(before_commit))?;
+            writer.log_names_erased |= step.has_finished;
+            if step.oldest.is_none() && writer.log_names_erased {
+                writer.empty_log();
+            }
+            Ok(step.oldest)
+        })
     }
 
     fn prune_step(&self, retention: Retention, rows_max: u32) -> StoreFuture<'_, u32> {

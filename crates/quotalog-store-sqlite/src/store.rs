@@ -95,6 +95,8 @@ impl SqliteStore {
             clock,
             passed_over,
             broken: false,
+            // A process before this one may have been killed in between.
+            log_names_erased: true,
         };
         threads.writer = Some(spawn("sqlite-write", move || writer.run(&write_jobs))?);
 
@@ -151,10 +153,20 @@ impl SqliteStore {
         &self,
         work: impl FnOnce(&Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> StoreFuture<'_, T> {
+        self.work(move |writer| writer.transaction(work))
+    }
+
+    /// Has the writer do `work`, also outside a transaction.
+    ///
+    /// It is done even if the caller stops waiting.
+    pub(crate) fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Writer) -> Result<T, StoreError> + Send + 'static,
+    ) -> StoreFuture<'_, T> {
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
             let job: WriteJob = Box::new(move |writer| {
-                let _ = answer.send(writer.transaction(work));
+                let _ = answer.send(work(writer));
             });
             enqueue(&self.0.writer, job)?;
             answered

@@ -23,7 +23,8 @@ pub(crate) const FIND_BY_ID: &str = "SELECT place, id, role, user_id, name, crea
 const INSERT: &str = "INSERT INTO quotalog_tokens \
      (id, hash, role, user_id, name, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 const DELETE: &str = "DELETE FROM quotalog_tokens WHERE id = ?1";
-pub(crate) const DELETE_OF_USER: &str = "DELETE FROM quotalog_tokens WHERE user_id = ?1";
+pub(crate) const DELETE_OF_USER: &str =
+    "DELETE FROM quotalog_tokens WHERE user_id = ?1 RETURNING id";
 
 /// The state of the tokens, as this transaction sees it.
 pub(crate) fn generation(connection: &Connection) -> Result<Generation> {
@@ -136,19 +137,18 @@ pub(crate) fn delete(tx: &Tx<'_>, credential: &Credential, id: &TokenId) -> Resu
     Ok(true)
 }
 
-/// Deletes the tokens of a user, and tells how many they were.
-pub(crate) fn delete_of_user(tx: &Tx<'_>, user_id: &UserId) -> Result<usize> {
-    let deleted = tx
-        .connection
-        .prepare_cached(DELETE_OF_USER)?
-        .execute([user_id.as_str()])?;
-    if deleted > 0 {
+/// Deletes the tokens of a user, and tells their ids.
+pub(crate) fn delete_of_user(tx: &Tx<'_>, user_id: &UserId) -> Result<Vec<String>> {
+    let mut delete = tx.connection.prepare_cached(DELETE_OF_USER)?;
+    let deleted = delete.query_map([user_id.as_str()], |row| row.get(0))?;
+    let ids: Vec<String> = deleted.collect::<Result<_>>()?;
+    if !ids.is_empty() {
         bump(tx.connection)?;
     }
-    Ok(deleted)
+    Ok(ids)
 }
 
-fn bump(connection: &Connection) -> Result<()> {
+pub(crate) fn bump(connection: &Connection) -> Result<()> {
     connection.prepare_cached(BUMP)?.execute([])?;
     Ok(())
 }

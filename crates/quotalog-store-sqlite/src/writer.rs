@@ -22,6 +22,9 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// SQLite's part of that wait, at least: only programs that do not know the turnstile cause it.
 const BUSY_WAIT_MIN: Duration = Duration::from_millis(10);
 
+/// How long emptying the log waits for readers, and keeps writers waiting.
+const EMPTYING_WAIT: Duration = Duration::from_millis(50);
+
 /// What the thread receives.
 pub(crate) enum Message<Job> {
     /// Work.
@@ -43,6 +46,8 @@ pub(crate) struct Writer {
     pub(crate) passed_over: Arc<PassedOver>,
     /// Whether the connection must be replaced before it is used again.
     pub(crate) broken: bool,
+    /// Whether the log may still hold what was deleted for an erasure that is finished.
+    pub(crate) log_names_erased: bool,
 }
 
 impl Writer {
@@ -112,6 +117,20 @@ impl Writer {
             .pragma_query(None, "wal_checkpoint", |_| Ok(()))
         {
             tracing::debug!(%error, "the write-ahead log cannot be reused");
+        }
+    }
+
+    /// Moves the log into the database and cuts it to nothing, so that it tells of nothing older. A read that
+    /// takes long forbids it; then it is for the next time.
+    pub(crate) fn empty_log(&mut self) {
+        let emptied = self.connection.busy_timeout(EMPTYING_WAIT).and_then(|()| {
+            let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
+            self.connection
+                .query_row(sql, [], |row| row.get::<_, i64>(0))
+        });
+        match emptied {
+            Ok(busy) => self.log_names_erased = busy != 0,
+            Err(error) => tracing::debug!(%error, "the write-ahead log cannot be emptied"),
         }
     }
 

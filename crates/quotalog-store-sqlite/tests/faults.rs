@@ -342,7 +342,7 @@ async fn what_the_audit_does_not_hold_did_not_happen() {
                 pair: pair("u", "r"),
                 window: Window::Daily,
                 limit: quotalog_domain::Limit::settable(9).unwrap(),
-                if_match: None,
+                precondition: None,
             },
             Operation::Reset {
                 pair: pair("u", "r"),

@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use quotalog_auth::{Caller, Credential, NewToken, TokenHash, TokenId, TokenRecord};
 use quotalog_domain::{DefaultPolicy, Pair, Quota, Resource, Timestamp, UserId};
 use quotalog_ledger::store::{
-    Administer, AuditEntry, AuditFilter, AuditId, Batch, Cause, Commit, ExpiryPassed, Judged,
-    Listed, Page, Publish, QuotaFilter, Read, Retention, Store, StoreError, StoreFuture,
+    Administer, AuditEntry, AuditFilter, AuditId, Batch, Cause, Commit, ErasureId, ExpiryPassed,
+    Judged, Listed, Page, Publish, QuotaFilter, Read, Retention, Store, StoreError, StoreFuture,
     TokenOrder, UsageEntry, UsageRange, Verdict,
 };
 
@@ -303,8 +303,18 @@ impl<S: Store> Administer for FaultyStore<S> {
         self.order(|inner| inner.create_first_admin_token(token, publish))
     }
 
-    fn erase_user(&self, credential: Credential, user_id: UserId) -> StoreFuture<'_, Judged<()>> {
+    fn erase_user(
+        &self,
+        credential: Credential,
+        user_id: UserId,
+    ) -> StoreFuture<'_, Judged<ErasureId>> {
         self.order(|inner| inner.erase_user(credential, user_id))
+    }
+
+    /// Never fails: it is called whenever the ledger likes, and would take the fault that a test chose for
+    /// another call.
+    fn erase_step(&self) -> StoreFuture<'_, Option<ErasureId>> {
+        self.inner.erase_step()
     }
 
     fn prune_step(&self, retention: Retention, rows_max: u32) -> StoreFuture<'_, u32> {

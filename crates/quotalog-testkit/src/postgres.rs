@@ -8,6 +8,8 @@
     reason = "a test fails by panicking where a server does not do as it is told"
 )]
 
+mod pooler;
+
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -20,7 +22,10 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+pub use pooler::Pooler;
 use rustix::process::{Pid, Signal, geteuid, kill_process, test_kill_process};
+
+const NO_SERVER: &str = "there is no PostgreSQL (package postgresql)";
 
 /// The user and the group `nobody`, by number as the system counts them.
 const NOBODY: u32 = 65_534;
@@ -119,40 +124,86 @@ impl Cluster {
                 Self::made(&setup)
             })
             .as_ref()
-            .or_else(missing)
+            .or_else(|| missing(NO_SERVER))
     }
 
     /// A server for one test, which may do with it what it likes. `None` as for [`Cluster::shared`].
     #[must_use]
     pub fn own(setup: &Setup) -> Option<Self> {
-        Self::made(setup).or_else(missing)
+        Self::made(setup).or_else(|| missing(NO_SERVER))
     }
 
     fn made(setup: &Setup) -> Option<Self> {
-        let programs = programs()?;
-        let folder = tempfile::tempdir().expect("a temporary folder").keep();
         let mut settings = vec![
             ("listen_addresses".to_owned(), "127.0.0.1".to_owned()),
             ("unix_socket_directories".to_owned(), String::new()),
         ];
         settings.extend(setup.settings.iter().cloned());
-        let mut cluster = Self {
+        let cluster = Self::without_data(programs()?, settings);
+        cluster.initialise(&setup.files);
+        Some(cluster.on_a_free_port())
+    }
+
+    fn without_data(programs: PathBuf, settings: Vec<(String, String)>) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder").keep();
+        if geteuid().is_root() {
+            chown(&folder, Some(NOBODY), Some(NOBODY)).expect("root gives its folder away");
+        }
+        Self {
             watch: Mutex::new(Watch::over(&folder)),
             programs,
             folder,
             port: 0,
             settings,
             server: Mutex::new(None),
-        };
-        cluster.initialise(&setup.files);
+        }
+    }
+
+    fn on_a_free_port(mut self) -> Self {
         // Another process may take a port between the look and the start.
         for _ in 0..20 {
-            cluster.port = free_port();
-            if cluster.started() {
-                return Some(cluster);
+            self.port = free_port();
+            if self.started() {
+                return self;
             }
         }
-        panic!("PostgreSQL does not start: {}", cluster.log());
+        panic!("PostgreSQL does not start: {}", self.log());
+    }
+
+    /// A standby that follows this server as it writes. From then on this server answers no commit that the
+    /// standby does not have on disk.
+    #[must_use]
+    pub fn standby(&self) -> Self {
+        let mut standby = Self::without_data(self.programs.clone(), self.settings.clone());
+        let mut copy = standby.command("pg_basebackup");
+        copy.args(["--checkpoint=fast", "--no-sync", "--write-recovery-conf"]);
+        copy.arg("--dbname").arg(self.maintenance().url());
+        let output = copy.arg("--pgdata").arg(standby.data()).output();
+        let output = output.expect("pg_basebackup runs");
+        assert!(output.status.success(), "{output:?}");
+        standby = standby.on_a_free_port();
+        let ours = self.maintenance();
+        ours.ask("ALTER SYSTEM SET synchronous_standby_names = '*'");
+        ours.ask("SELECT pg_reload_conf()");
+        wait_for("the standby to be waited for", || {
+            ours.ask("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == "1"
+        });
+        standby
+    }
+
+    /// Makes a standby the server that writes, and returns when it is.
+    pub fn promote(&self) {
+        let promoted = self.maintenance().ask("SELECT pg_promote()");
+        assert_eq!(promoted, "t", "{}", self.log());
+    }
+
+    /// The database of this name on this server, as on a standby those of its server are.
+    #[must_use]
+    pub fn named_as(&self, database: &Database) -> Database {
+        Database {
+            name: database.name.clone(),
+            ..self.maintenance()
+        }
     }
 
     /// A fresh database.
@@ -246,9 +297,6 @@ impl Cluster {
     }
 
     fn initialise(&self, files: &[(String, Vec<u8>)]) {
-        if geteuid().is_root() {
-            chown(&self.folder, Some(NOBODY), Some(NOBODY)).expect("root gives its folder away");
-        }
         let mut initdb = self.command("initdb");
         // Whoever has a password must know it, and the superuser of the tests has none.
         initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8"]);
@@ -361,6 +409,28 @@ impl Database {
         &self.name
     }
 
+    /// Another database of the same server.
+    #[must_use]
+    pub fn in_database(&self, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            ..self.clone()
+        }
+    }
+
+    /// Has psql run a script, with these variables of the environment.
+    #[track_caller]
+    pub fn run_script(&self, script: &Path, variables: &[(&str, &str)]) {
+        let mut psql = command(&self.programs, "psql");
+        psql.args(["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1"]);
+        psql.args(["--dbname", &self.url()])
+            .arg("--file")
+            .arg(script);
+        let output = psql.envs(variables.iter().copied()).output();
+        let output = output.expect("psql runs");
+        assert!(output.status.success(), "{output:?}");
+    }
+
     /// Runs SQL beside the programs under test. Returns the rows, one a line, with `|` between the columns.
     #[track_caller]
     pub fn ask(&self, sql: &str) -> String {
@@ -406,8 +476,7 @@ impl Watch {
 }
 
 /// Says that there is no server, which must not be where the tests are the last word.
-fn missing<T>() -> Option<T> {
-    let why = "there is no PostgreSQL (package postgresql)";
+fn missing<T>(why: &str) -> Option<T> {
     assert!(
         std::env::var_os("CI").is_none_or(|ci| ci != "true"),
         "must not be skipped: {why}"
@@ -439,7 +508,7 @@ fn programs() -> Option<PathBuf> {
 
 /// The folder, if all that is needed is in it.
 fn whole(folder: &Path) -> Option<PathBuf> {
-    let needed = ["initdb", "postgres", "psql"];
+    let needed = ["initdb", "postgres", "psql", "pg_basebackup"];
     let has_all = needed.iter().all(|program| folder.join(program).is_file());
     has_all.then(|| folder.to_owned())
 }

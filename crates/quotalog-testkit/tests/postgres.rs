@@ -61,6 +61,22 @@ fn a_server_comes_back_with_its_data() {
 }
 
 #[test]
+fn a_standby_has_what_its_server_answered_and_takes_its_place() {
+    let Some(cluster) = Cluster::own(&Setup::new()) else {
+        return;
+    };
+    let database = cluster.database();
+    let standby = cluster.standby();
+    let copy = standby.named_as(&database);
+    database.ask("CREATE TABLE t (n int); INSERT INTO t VALUES (7)");
+    assert_eq!(copy.ask("SELECT pg_is_in_recovery()"), "t");
+    cluster.kill();
+    standby.promote();
+    copy.ask("INSERT INTO t VALUES (8)");
+    assert_eq!(copy.ask("SELECT n FROM t ORDER BY n"), "7\n8");
+}
+
+#[test]
 fn a_frozen_server_says_nothing_until_it_goes_on() {
     let Some(cluster) = Cluster::own(&Setup::new()) else {
         return;

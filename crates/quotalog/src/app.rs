@@ -1,22 +1,27 @@
 //! The wiring: from a checked configuration to a running server. The one module that knows every part; which
 //! store it is is `store`'s matter.
 
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use prometheus::process_collector::ProcessCollector;
-use quotalog_http::{Admission, App, Draining, Metrics, Settings as ServerSettings, Tls};
+use quotalog_front::{Admission, Draining};
+use quotalog_grpc::Keys;
+use quotalog_http::{App, Metrics, Settings as ServerSettings, Tls};
 use quotalog_ledger::clock::SystemClock;
 use quotalog_ledger::store::{Retention, Store, StoreError};
 use quotalog_ledger::{Ledger, Settings};
 use quotalog_record::Finding;
 use quotalog_store_sqlite::BackupError;
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::config::{Connections, Database, Serve, SqliteFile};
+use crate::config::{Connections, Database, RateLimits, Serve, SqliteFile};
+use crate::copy::{Copied, Step};
 use crate::exit_code::{Exit, Failure};
 use crate::late_store::LateStore;
 use crate::pruning::Pruned;
@@ -69,12 +74,9 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
     };
     // Once the store is open, so that nobody connects to a server that cannot answer, unless its database is
     // out of reach; and before a token is made, so that a port in use costs none.
-    let listener = sockets::listen(&config.listen).await?;
-    let address = listener.local_addr().context("cannot tell the address")?;
-    let metrics_listener = match &config.metrics_listen {
-        Some(address) => Some(sockets::listen(address).await?),
-        None => None,
-    };
+    let listeners = Listeners::open(&config).await?;
+    let address = listeners.main.local_addr();
+    let address = address.context("cannot tell the address")?;
     let store = LateStore::default();
     let token_file = config
         .admin_token
@@ -96,38 +98,109 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
     let settings = server_settings(&config, tls.clone());
     let certificate = tokio::spawn(certificate::keep_current(tls, hangups));
 
+    let (stopping, stopped) = oneshot::channel();
+    let beside = Beside::start(&app, listeners.beside, &settings, stopped)?;
     crate::cli::say(&format!("quotalog listens on {scheme}://{address}"));
-    let metrics_server = match metrics_listener {
-        Some(listener) => Some(serve_metrics(listener, app.clone(), settings.clone())?),
-        None => None,
-    };
     let router = quotalog_http::router(app);
     let mut unusable = None;
     let shutdown = async {
         tokio::select! {
-            () = told_to_stop(signals, draining, config.shutdown_delay.into()) => {}
+            () = told_to_stop(signals, &draining, config.shutdown_delay.into()) => {}
             error = never_ready(&store, waiting) => unusable = Some(error),
         }
+        draining.start();
+        drop(stopping);
     };
-    let cut_off = quotalog_http::serve(listener, router, settings, shutdown).await;
+    let cut_off = quotalog_http::serve(listeners.main, router, settings, shutdown).await;
+    let cut_off = cut_off + beside.end().await?;
     if cut_off > 0 {
         tracing::warn!(connections = cut_off, "the deadline cut requests off");
     }
 
     pruning.abort();
     certificate.abort();
-    // Until the last request is answered, so that the end of it can be watched as well.
-    if let Some(server) = metrics_server {
-        server.abort();
-    }
     close(ledger, store).await?;
     tracing::info!("stopped");
     unusable.map_or(Ok(()), Err)
 }
 
+/// The sockets that the configuration asks for.
+struct Listeners {
+    main: TcpListener,
+    beside: ListenersBeside,
+}
+
+struct ListenersBeside {
+    metrics: Option<TcpListener>,
+    rate_limits: Option<(TcpListener, Keys)>,
+}
+
+impl Listeners {
+    async fn open(config: &Serve) -> anyhow::Result<Self> {
+        let main = sockets::listen(&config.listen).await?;
+        let metrics = match &config.metrics_listen {
+            Some(address) => Some(sockets::listen(address).await?),
+            None => None,
+        };
+        let rate_limits = match &config.rate_limits {
+            Some(RateLimits { listen, keys }) => {
+                Some((sockets::listen(listen).await?, keys.clone()))
+            }
+            None => None,
+        };
+        Ok(Self {
+            main,
+            beside: ListenersBeside {
+                metrics,
+                rate_limits,
+            },
+        })
+    }
+}
+
+/// The servers beside the main one.
+struct Beside {
+    metrics: Option<JoinHandle<usize>>,
+    rate_limits: Option<JoinHandle<usize>>,
+}
+
+impl Beside {
+    fn start(
+        app: &App,
+        listeners: ListenersBeside,
+        settings: &ServerSettings,
+        stopped: oneshot::Receiver<Infallible>,
+    ) -> anyhow::Result<Self> {
+        let metrics = listeners.metrics;
+        let metrics =
+            metrics.map(|listener| serve_metrics(listener, app.clone(), settings.clone()));
+        let rate_limits = listeners.rate_limits.map(|(listener, keys)| {
+            serve_rate_limits(listener, keys, app, settings.clone(), stopped)
+        });
+        Ok(Self {
+            metrics: metrics.transpose()?,
+            rate_limits: rate_limits.transpose()?,
+        })
+    }
+
+    /// Waits for the end of those that drain, and returns how many connections were cut off.
+    async fn end(self) -> anyhow::Result<usize> {
+        let cut_off = match self.rate_limits {
+            Some(server) => server.await.context("the rate-limit service failed")?,
+            None => 0,
+        };
+        // Until the last request is answered, so that the end of it can be watched as well.
+        if let Some(server) = self.metrics {
+            server.abort();
+        }
+        Ok(cut_off)
+    }
+}
+
 /// What the routes work with, on a store that is open or will be.
 fn app(config: &Serve, store: &LateStore, pruned: &Pruned) -> App {
     let bounds = Settings {
+        lanes: config.lanes(),
         admin_token: config.admin_token,
         ..Settings::default()
     };
@@ -142,11 +215,12 @@ fn app(config: &Serve, store: &LateStore, pruned: &Pruned) -> App {
 }
 
 fn server_settings(config: &Serve, tls: Option<Tls>) -> ServerSettings {
+    let listeners = 1 + usize::from(config.rate_limits.is_some());
     ServerSettings {
         tls,
         head_timeout: config.head_timeout.into(),
         idle_timeout: config.idle_timeout.into(),
-        connections_max: sockets::connections_max(config.connections_max),
+        connections_max: sockets::connections_max(config.connections_max, listeners),
         drain_deadline: config.shutdown_deadline.into(),
     }
 }
@@ -200,7 +274,7 @@ async fn close(ledger: Ledger, store: LateStore) -> anyhow::Result<()> {
 }
 
 /// Returns when no more connections are to be taken.
-async fn told_to_stop(mut signals: Signals, draining: Draining, delay: Duration) {
+async fn told_to_stop(mut signals: Signals, draining: &Draining, delay: Duration) {
     let signal = signals.next().await;
     draining.start();
     tracing::info!(signal, "stopping");
@@ -238,8 +312,62 @@ fn serve_metrics(
     Ok(tokio::spawn(serving))
 }
 
+/// Serves Envoy's rate-limit service on a listener of its own, with connections as those of the main one, until the
+/// other end of `stopped` is dropped. Returns how many connections were cut off by the deadline.
+fn serve_rate_limits(
+    listener: TcpListener,
+    keys: Keys,
+    beside: &App,
+    settings: ServerSettings,
+    stopped: oneshot::Receiver<Infallible>,
+) -> anyhow::Result<JoinHandle<usize>> {
+    let address = listener.local_addr().context("cannot tell the address")?;
+    let scheme = if settings.tls.is_some() {
+        "grpcs"
+    } else {
+        "grpc"
+    };
+    crate::cli::say(&format!(
+        "the rate-limit service listens on {scheme}://{address}"
+    ));
+    let metrics = quotalog_grpc::Metrics::new();
+    for collector in metrics.collectors() {
+        beside.metrics.add(collector);
+    }
+    let router = quotalog_grpc::router(quotalog_grpc::App {
+        ledger: beside.ledger.clone(),
+        draining: beside.draining.clone(),
+        admission: beside.admission.clone(),
+        keys,
+        metrics,
+    });
+    let shutdown = async {
+        let _dropped = stopped.await;
+    };
+    let serving = quotalog_http::serve(listener, router, settings, shutdown);
+    Ok(tokio::spawn(serving))
+}
+
+/// Copies everything from one database into another; each comes with the setting that names it.
+pub(crate) fn copy(
+    (from_setting, from): (&str, &Database),
+    (to_setting, to): (&str, &Database),
+    may_leave: bool,
+    tell: &dyn Fn(Step),
+) -> anyhow::Result<Vec<Copied>> {
+    if from.is_same_file(to) {
+        let message = format!("{to_setting} names the same file as {from_setting}: {to}");
+        return Err(Failure::error(Exit::Usage, message));
+    }
+    runtime()?.block_on(async {
+        let mut source = store::source(from_setting, from).await?;
+        let target = store::target(to_setting, to).await?;
+        crate::copy::copy(&mut *source, target, may_leave, tell).await
+    })
+}
+
 /// What a single command needs to wait for its database, or for a server.
-pub(crate) fn one_thread() -> anyhow::Result<tokio::runtime::Runtime> {
+pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -251,7 +379,7 @@ pub(crate) fn on_store<T>(
     database: &Database,
     work: impl AsyncFnOnce(&dyn Store) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    one_thread()?.block_on(async {
+    runtime()?.block_on(async {
         let connections = COMMAND_LINE_CONNECTIONS;
         let store = OpenStore::open(database, connections, COMMAND_LINE_IDEMPOTENCY_S).await?;
         let result = work(store.ports()).await;
@@ -267,7 +395,7 @@ pub(crate) fn examine(database: &Database) -> anyhow::Result<Vec<Finding>> {
         Database::Postgres(url) => {
             let config =
                 store::postgres_config(url, COMMAND_LINE_CONNECTIONS, COMMAND_LINE_IDEMPOTENCY_S);
-            Ok(one_thread()?.block_on(quotalog_store_postgres::examine(config)))
+            Ok(runtime()?.block_on(quotalog_store_postgres::examine(config)))
         }
     }
 }

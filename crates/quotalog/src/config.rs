@@ -1,8 +1,11 @@
 //! From arguments to a configuration that was checked before anything opens.
 
+use std::fmt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use quotalog_auth::{Token, TokenHash};
+use quotalog_grpc::Keys;
 use quotalog_http::TlsFiles;
 use quotalog_ledger::store::Retention;
 
@@ -16,6 +19,9 @@ const USAGE_RETENTION_MIN: Seconds = Seconds(2 * Seconds::DAY.0);
 const AUDIT_RETENTION_MIN: Seconds = Seconds::DAY;
 /// The shortest admin token of the environment, in characters.
 const ADMIN_TOKEN_LEN_MIN: usize = 32;
+
+/// The setting that names a command's database.
+pub(crate) const DATABASE: &str = "--database (QUOTALOG_DATABASE)";
 
 /// Where the data is.
 #[derive(Debug, Clone)]
@@ -47,11 +53,19 @@ pub(crate) struct Listen {
     pub(crate) variable: &'static str,
 }
 
+/// What Envoy's rate-limit service needs.
+#[derive(Debug, Clone)]
+pub(crate) struct RateLimits {
+    pub(crate) listen: Listen,
+    pub(crate) keys: Keys,
+}
+
 /// What `serve` needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Serve {
     pub(crate) listen: Listen,
     pub(crate) metrics_listen: Option<Listen>,
+    pub(crate) rate_limits: Option<RateLimits>,
     pub(crate) requests_per_caller_max: usize,
     pub(crate) tls: Option<TlsFiles>,
     pub(crate) head_timeout: Seconds,
@@ -66,12 +80,27 @@ pub(crate) struct Serve {
     pub(crate) shutdown_deadline: Seconds,
 }
 
+impl Serve {
+    /// How many batches are committed at once: an SQLite file takes one after the other.
+    pub(crate) fn lanes(&self) -> usize {
+        match self.database {
+            Database::Sqlite(_) => 1,
+            Database::Postgres(_) => self.database_connections.lanes,
+        }
+    }
+}
+
 impl Database {
     /// Reads `sqlite:PATH` or the URL of a PostgreSQL database.
     pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
+        Self::parse_as(DATABASE, text)
+    }
+
+    /// The same, of another setting.
+    pub(crate) fn parse_as(setting: &str, text: &str) -> anyhow::Result<Self> {
         let wrong = |what: &str| {
             let message = format!(
-                "--database (QUOTALOG_DATABASE) {what}; write sqlite: and the path of a file, such \
+                "{setting} {what}; write sqlite: and the path of a file, such \
                  as sqlite:quotalog.db, or postgres://USER@HOST/DATABASE"
             );
             Failure::error(Exit::Usage, message)
@@ -84,7 +113,7 @@ impl Database {
             "postgres" | "postgresql" if path.starts_with("//") => {
                 let url = PostgresUrl::parse(text, &|name| std::env::var_os(name));
                 let url = url.map_err(|error| {
-                    let message = format!("--database (QUOTALOG_DATABASE) {error}");
+                    let message = format!("{setting} {error}");
                     Failure::error(Exit::Usage, message)
                 })?;
                 return Ok(Self::Postgres(Box::new(url)));
@@ -108,10 +137,27 @@ impl Database {
     /// Refuses a file that is not there, so that a misspelt path makes no new one. A PostgreSQL server
     /// refuses by itself a database that it does not have.
     pub(crate) fn must_exist(&self) -> anyhow::Result<()> {
+        self.must_exist_as(DATABASE)
+    }
+
+    /// The same, of another setting.
+    pub(crate) fn must_exist_as(&self, setting: &str) -> anyhow::Result<()> {
         match self {
-            Self::Sqlite(file) => file.must_exist(),
+            Self::Sqlite(file) => file.must_exist(setting),
             Self::Postgres(_) => Ok(()),
         }
+    }
+
+    /// Whether both are one file, under whatever names.
+    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
+        let identity = |database: &Self| match database {
+            Self::Sqlite(SqliteFile(path)) => {
+                let metadata = path.metadata().ok()?;
+                Some((metadata.dev(), metadata.ino()))
+            }
+            Self::Postgres(_) => None,
+        };
+        identity(self).is_some_and(|identity_of_self| identity(other) == Some(identity_of_self))
     }
 
     /// Where the first admin token is written by default: beside the file, or in the working directory.
@@ -124,14 +170,23 @@ impl Database {
     }
 }
 
+/// Where it is, for people.
+impl fmt::Display for Database {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(file) => write!(formatter, "{}", file.absolute().display()),
+            Self::Postgres(url) => url.fmt(formatter),
+        }
+    }
+}
+
 impl SqliteFile {
-    fn must_exist(&self) -> anyhow::Result<()> {
+    fn must_exist(&self, setting: &str) -> anyhow::Result<()> {
         if self.0.exists() {
             return Ok(());
         }
         let message = format!(
-            "there is no database at {}; name the right one with --database (QUOTALOG_DATABASE), or start \
-             the server, which makes it",
+            "there is no database at {}; name the right one with {setting}, or start the server, which makes it",
             self.absolute().display()
         );
         Err(Failure::error(Exit::NotFound, message))
@@ -185,6 +240,30 @@ pub(crate) fn wait(flag: &str, variable: &str, text: &str) -> anyhow::Result<Sec
         return Err(Failure::error(Exit::Usage, message));
     }
     Ok(wait)
+}
+
+/// Checks that the two keys of a descriptor can be told apart.
+pub(crate) fn rls_keys(user: &str, resource: &str) -> anyhow::Result<Keys> {
+    let settings = [
+        ("--rls-user-key (QUOTALOG_RLS_USER_KEY)", user),
+        ("--rls-resource-key (QUOTALOG_RLS_RESOURCE_KEY)", resource),
+    ];
+    for (setting, key) in settings {
+        if key.is_empty() {
+            let message = format!("{setting} is empty: write the key of a descriptor's entry");
+            return Err(Failure::error(Exit::Usage, message));
+        }
+    }
+    if user == resource {
+        let [(user_key, _), (resource_key, _)] = settings;
+        let message =
+            format!("{user_key} and {resource_key} are both {user:?}: one entry cannot be both");
+        return Err(Failure::error(Exit::Usage, message));
+    }
+    Ok(Keys {
+        user: user.to_owned(),
+        resource: resource.to_owned(),
+    })
 }
 
 /// Checks that the certificate and its key are given together; what they hold is read at the start.

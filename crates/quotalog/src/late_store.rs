@@ -5,9 +5,9 @@ use std::sync::Arc;
 use quotalog_auth::{Caller, Credential, NewToken, TokenHash, TokenId, TokenRecord};
 use quotalog_domain::{DefaultPolicy, Pair, Quota, Resource, Timestamp, UserId};
 use quotalog_ledger::store::{
-    Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ExpiryPassed, Judged, Listed,
-    Page, Publish, QuotaFilter, Read, Retention, Store, StoreError, StoreFuture, TokenOrder,
-    UsageEntry, UsageRange, Verdict,
+    Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ErasureId, ExpiryPassed, Judged,
+    Listed, Page, Publish, QuotaFilter, Read, Retention, Store, StoreError, StoreFuture,
+    TokenOrder, UsageEntry, UsageRange, Verdict,
 };
 use tokio::sync::SetOnce;
 
@@ -164,8 +164,17 @@ impl Administer for LateStore {
         self.ask(|store| store.create_first_admin_token(token, publish))
     }
 
-    fn erase_user(&self, credential: Credential, user_id: UserId) -> StoreFuture<'_, Judged<()>> {
+    fn erase_user(
+        &self,
+        credential: Credential,
+        user_id: UserId,
+    ) -> StoreFuture<'_, Judged<ErasureId>> {
         self.ask(|store| store.erase_user(credential, user_id))
+    }
+
+    /// Nobody waits for a step, so it may wait for the store.
+    fn erase_step(&self) -> StoreFuture<'_, Option<ErasureId>> {
+        Box::pin(async { self.opened().await.erase_step().await })
     }
 
     fn prune_step(&self, retention: Retention, rows_max: u32) -> StoreFuture<'_, u32> {

@@ -7,6 +7,7 @@ mod app;
 mod certificate;
 pub mod cli;
 mod config;
+mod copy;
 mod duration;
 mod exit_code;
 mod first_token;

@@ -22,6 +22,8 @@ const PORT: u16 = 5432;
 pub(crate) struct PostgresUrl {
     pub(crate) server: Config,
     pub(crate) tls: TlsMode,
+    /// Whether a pooler is in between that gives each transaction a session of its own choice.
+    pub(crate) is_pooled: bool,
 }
 
 /// What is wrong with a URL, as the end of a sentence that begins with its setting.
@@ -47,6 +49,10 @@ pub(crate) enum UrlError {
     UnusedAuthorities,
     #[error("names the certificates {}, which cannot be read ({error})", path.display())]
     Authorities { path: PathBuf, error: io::Error },
+    #[error(
+        "has a pooler that is not transaction; leave it out where each connection is a session"
+    )]
+    Pooler,
     #[error("has target_session_attrs=read-only, and quotalog writes; write read-write")]
     ReadOnly,
     #[error("is to find its password in {}, which cannot be read ({error})", path.display())]
@@ -72,6 +78,7 @@ struct Ours {
     ssl_mode: Option<OsString>,
     ssl_root_cert: Option<OsString>,
     passfile: Option<OsString>,
+    pooler: Option<OsString>,
 }
 
 impl PostgresUrl {
@@ -96,7 +103,16 @@ impl PostgresUrl {
             server.password(password);
         }
         let tls = tls(&ours)?;
-        Ok(Self { server, tls })
+        let is_pooled = match ours.pooler.as_deref().map(OsStr::as_bytes) {
+            None => false,
+            Some(b"transaction") => true,
+            Some(_) => return Err(UrlError::Pooler),
+        };
+        Ok(Self {
+            server,
+            tls,
+            is_pooled,
+        })
     }
 }
 
@@ -128,6 +144,7 @@ impl Ours {
                 "sslmode" => &mut ours.ssl_mode,
                 "sslrootcert" => &mut ours.ssl_root_cert,
                 "passfile" => &mut ours.passfile,
+                "pooler" => &mut ours.pooler,
                 _ => {
                     others.push(parameter);
                     continue;
@@ -321,6 +338,16 @@ mod tests {
     fn password_of(url: &PostgresUrl) -> Option<&str> {
         let password = url.server.get_password();
         password.map(|password| std::str::from_utf8(password).unwrap())
+    }
+
+    #[test]
+    fn a_pooler_is_named_by_its_mode() {
+        assert!(!parsed("postgres://u@h").is_pooled);
+        assert!(parsed("postgres://u@h/d?sslmode=disable&pooler=transaction").is_pooled);
+        for mode in ["session", "statement", "", "true"] {
+            let said = refused(&format!("postgres://u@h/d?pooler={mode}"));
+            assert!(said.contains("transaction"), "{said}");
+        }
     }
 
     #[test]

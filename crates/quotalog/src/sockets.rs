@@ -51,13 +51,14 @@ async fn try_listen(address: &str) -> io::Result<TcpListener> {
     Err(failure)
 }
 
-/// As many of the wanted connections as the system has files for. Raises its limit as far as it may.
-pub(crate) fn connections_max(wanted: usize) -> usize {
-    let wanted_files = u64::try_from(wanted)
+/// As many of the wanted connections as the system has files for, on each of the listeners. Raises its limit as far
+/// as it may.
+pub(crate) fn connections_max(wanted: usize, listeners: usize) -> usize {
+    let wanted_files = u64::try_from(wanted.saturating_mul(listeners))
         .unwrap_or(u64::MAX)
         .saturating_add(FILES_KEPT_FREE);
     let files = raise_files_max(wanted_files);
-    let possible = connections_of(files);
+    let possible = (connections_of(files) / listeners).max(1);
     if possible >= wanted {
         return wanted;
     }

@@ -4,19 +4,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use quotalog_ledger::clock::SystemClock;
+use quotalog_ledger::clock::{Clock as _, SystemClock};
 use quotalog_ledger::store::Store;
-use quotalog_store_postgres::{PostgresClock, PostgresConfig, PostgresStore};
-use quotalog_store_sqlite::{SqliteConfig, SqliteStore};
+use quotalog_record::transfer::{Source, Target};
+use quotalog_store_postgres::{PostgresClock, PostgresConfig, PostgresStore, PostgresTransfer};
+use quotalog_store_sqlite::{SqliteConfig, SqliteStore, SqliteTransfer};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::config::{Connections, Database, SqliteFile};
+use crate::config::{Connections, DATABASE, Database, SqliteFile};
 use crate::exit_code::{Exit, Failure};
 use crate::postgres_url::PostgresUrl;
 
 /// How many reads of an SQLite file are served at once.
 const SQLITE_READERS: usize = 2;
+/// A copy has one connection to each side.
+const COPY_CONNECTIONS: Connections = Connections {
+    lanes: 1,
+    readers: 1,
+};
 /// The pause before a server that could not be reached is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long a start waits to see whether the server can be reached: it may have to wait for another node that
@@ -173,7 +179,7 @@ fn open_sqlite(file: SqliteFile, idempotency_retention_s: i64) -> anyhow::Result
 /// Why an SQLite file did not open, with the exit code that a script can act on.
 pub(crate) fn sqlite_not_opened(error: quotalog_store_sqlite::OpenError) -> anyhow::Error {
     let exit = sqlite_exit(&error);
-    not_opened(exit, &error)
+    not_opened(DATABASE, exit, &error)
 }
 
 /// The exit code for an SQLite file that did not open.
@@ -205,6 +211,7 @@ pub(crate) fn postgres_config(
     PostgresConfig {
         url: url.server.clone(),
         tls: url.tls.clone(),
+        is_pooled: url.is_pooled,
         lanes: connections.lanes,
         readers: connections.readers,
         idempotency_retention_s,
@@ -217,26 +224,80 @@ async fn open_postgres(
     connections: Connections,
     idempotency_retention_s: i64,
 ) -> Result<OpenStore, NotOpened> {
-    use quotalog_store_postgres::OpenError;
     let config = postgres_config(url, connections, idempotency_retention_s);
     let opened = PostgresStore::connect(config).await;
-    opened.map(OpenStore::Postgres).map_err(|error| {
-        let may_pass = error.may_pass();
-        let misnamed = matches!(error, OpenError::Refused(_) | OpenError::Authorities(_));
-        let exit = if may_pass {
-            Exit::Unavailable
-        } else if misnamed {
-            Exit::Usage
-        } else {
-            Exit::Failure
-        };
-        NotOpened {
-            error: not_opened(exit, &format_args!("{url}: {error}")),
-            may_pass,
-        }
+    opened.map(OpenStore::Postgres).map_err(|error| NotOpened {
+        may_pass: error.may_pass(),
+        error: postgres_not_opened(DATABASE, url, &error),
     })
 }
 
-fn not_opened(exit: Exit, error: &dyn std::fmt::Display) -> anyhow::Error {
-    Failure::error(exit, format!("--database (QUOTALOG_DATABASE): {error}"))
+fn postgres_not_opened(
+    setting: &str,
+    url: &PostgresUrl,
+    error: &quotalog_store_postgres::OpenError,
+) -> anyhow::Error {
+    use quotalog_store_postgres::OpenError;
+    let misnamed = matches!(
+        error,
+        OpenError::Refused(_) | OpenError::Authorities(_) | OpenError::Copied | OpenError::NoTables
+    );
+    let exit = if error.may_pass() {
+        Exit::Unavailable
+    } else if misnamed {
+        Exit::Usage
+    } else {
+        Exit::Failure
+    };
+    not_opened(setting, exit, &format_args!("{url}: {error}"))
+}
+
+fn not_opened(setting: &str, exit: Exit, error: &dyn std::fmt::Display) -> anyhow::Error {
+    Failure::error(exit, format!("{setting}: {error}"))
+}
+
+/// What a database holds now, as plain data. `setting` is what names it.
+pub(crate) async fn source(setting: &str, database: &Database) -> anyhow::Result<Box<dyn Source>> {
+    match database {
+        Database::Sqlite(SqliteFile(path)) => {
+            let path = path.clone();
+            let opening = tokio::task::spawn_blocking(move || SqliteTransfer::read(&path));
+            let opened = opening.await.context("the store did not open")?;
+            let source = opened.map_err(|error| {
+                let exit = sqlite_exit(&error);
+                not_opened(setting, exit, &error)
+            })?;
+            Ok(Box::new(source))
+        }
+        Database::Postgres(url) => {
+            let config = postgres_config(url, COPY_CONNECTIONS, 0);
+            let opened = PostgresTransfer::read(&config).await;
+            let source = opened.map_err(|error| postgres_not_opened(setting, url, &error))?;
+            Ok(Box::new(source))
+        }
+    }
+}
+
+/// A transaction that writes into a database. `setting` is what names it.
+pub(crate) async fn target(setting: &str, database: &Database) -> anyhow::Result<Box<dyn Target>> {
+    match database {
+        Database::Sqlite(SqliteFile(path)) => {
+            let path = path.clone();
+            let opening = tokio::task::spawn_blocking(move || {
+                SqliteTransfer::write(&path, SystemClock.now())
+            });
+            let opened = opening.await.context("the store did not open")?;
+            let target = opened.map_err(|error| {
+                let exit = sqlite_exit(&error);
+                not_opened(setting, exit, &error)
+            })?;
+            Ok(Box::new(target))
+        }
+        Database::Postgres(url) => {
+            let config = postgres_config(url, COPY_CONNECTIONS, 0);
+            let opened = PostgresTransfer::write(&config).await;
+            let target = opened.map_err(|error| postgres_not_opened(setting, url, &error))?;
+            Ok(Box::new(target))
+        }
+    }
 }

@@ -146,6 +146,86 @@ fn a_batch_fails_at_its_first_failing_stage_as_a_whole() {
 }
 
 #[test]
+fn a_rate_limit_call_counts_all_hits_or_none() {
+    check(
+        "10:00  u/r set hourly 1
+         10:00  v/r set daily 6
+         10:00  hit u/r 1 v/r 1  -> 1 of 1 hourly, 0 remaining; 1 of 6 daily, 5 remaining
+         10:00  hit u/r 1 v/r 1  -> over limit: 1 of 1 hourly, 0 remaining, not allowed; 1 of 6 daily, 5 remaining
+         10:00  hit v/r 1 u/r 1  -> over limit: 1 of 6 daily, 5 remaining; 1 of 1 hourly, 0 remaining, not allowed
+         10:00  v/r rows         -> 00:00=1
+         11:00  hit v/r 5 u/r 1  -> 6 of 6 daily, 0 remaining; 1 of 1 hourly, 0 remaining
+         11:00  audit            -> u/r none to hourly 1; v/r none to daily 6",
+    );
+}
+
+#[test]
+fn the_same_pair_in_several_hits_is_summed_at_every_fill() {
+    check(
+        "10:00  u/r set hourly 5
+         10:00  hit u/r 1 u/r 1  -> 2 of 5 hourly, 3 remaining; 2 of 5 hourly, 3 remaining
+         10:00  hit u/r 1 u/r 1  -> 4 of 5 hourly, 1 remaining; 4 of 5 hourly, 1 remaining
+         10:00  hit u/r 1 u/r 1 \
+                -> over limit: 4 of 5 hourly, 1 remaining, not allowed; 4 of 5 hourly, 1 remaining, not allowed
+         10:00  hit u/r 1 u/r 0  -> 5 of 5 hourly, 0 remaining; 5 of 5 hourly, 0 remaining
+         10:00  hit u/r 1 u/r 1 \
+                -> over limit: 5 of 5 hourly, 0 remaining, not allowed; 5 of 5 hourly, 0 remaining, not allowed
+         10:00  u/r rows         -> 10:00=5",
+    );
+}
+
+#[test]
+fn a_peek_counts_nothing_and_tells_whether_anything_is_left() {
+    check(
+        "10:00  u/r set hourly 2
+         10:00  hit u/r 0        -> 0 of 2 hourly, 2 remaining
+         10:00  u/r rows         ->
+         10:00  hit u/r 2        -> 2 of 2 hourly, 0 remaining
+         10:00  hit u/r 0        -> over limit: 2 of 2 hourly, 0 remaining, not allowed
+         // A peek that fails keeps the rest of the call from being counted.
+         10:00  v/r set hourly 2
+         10:00  hit v/r 1 u/r 0 \
+                -> over limit: 0 of 2 hourly, 2 remaining; 2 of 2 hourly, 0 remaining, not allowed
+         10:00  v/r rows         ->",
+    );
+}
+
+#[test]
+fn a_hit_above_what_is_left_is_over_limit_however_large() {
+    check(
+        "10:00  u/r set hourly 5
+         10:00  u/r consume 2
+         10:00  hit u/r 4        -> over limit: 2 of 5 hourly, 3 remaining, not allowed
+         10:00  hit u/r 6        -> over limit: 2 of 5 hourly, 3 remaining, not allowed
+         10:00  hit u/r 1000000 u/r 1000000 \
+                -> over limit: 2 of 5 hourly, 3 remaining, not allowed; 2 of 5 hourly, 3 remaining, not allowed
+         10:00  hit u/r 3        -> 5 of 5 hourly, 0 remaining
+         // After the limit was lowered there is nothing left, and no less.
+         10:00  u/r set hourly 4
+         10:00  hit u/r 0        -> over limit: 5 of 4 hourly, 0 remaining, not allowed
+         10:00  hit u/r 1        -> over limit: 5 of 4 hourly, 0 remaining, not allowed",
+    );
+}
+
+#[test]
+fn a_pair_that_nothing_limits_passes_and_leaves_nothing() {
+    check(
+        "10:00  hit u/r 1              -> no limit
+         10:00  hit u/r 1000000 v/r 0  -> no limit; no limit
+         10:00  u/r rows               ->
+         10:00  v/r set hourly 1
+         10:00  hit u/r 1 v/r 1        -> no limit; 1 of 1 hourly, 0 remaining
+         10:00  hit u/r 1 v/r 1        -> over limit: no limit; 1 of 1 hourly, 0 remaining, not allowed
+         10:00  default r set daily 3
+         10:00  hit u/r 1              -> 1 of 3 daily, 2 remaining, by default
+         10:00  u/r delete             -> not found
+         10:00  default r delete
+         10:00  hit u/r 1              -> no limit
+         10:00  u/r rows               -> 00:00=1",
+    );
+}
+
+#[test]
 fn a_refund_takes_from_the_newest_row_first_and_stops_at_0() {
     check(
         "08:00  u/r set hourly 9

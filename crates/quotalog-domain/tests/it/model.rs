@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 pub(crate) enum Step {
     Consume(Pair, u64),
     Batch(Vec<(Pair, u64)>),
+    /// 0 units are a question.
+    Hits(Vec<(Pair, u64)>),
     Refund(Pair, u64),
     Reset(Pair),
     Set(Pair, Terms, Option<Tag>),
@@ -66,6 +68,7 @@ pub(crate) struct Quota {
 pub(crate) enum Reply {
     Quota(Quota),
     Quotas(Vec<Quota>),
+    Limits(Vec<Option<Quota>>),
     Default(Policy),
     Deleted,
     Replayed(Box<Reply>),
@@ -75,6 +78,7 @@ pub(crate) enum Reply {
     ExceedsLimit(Vec<usize>),
     Denied(Quota),
     BatchDenied(Vec<(u64, Quota)>),
+    OverLimit(Vec<Option<Quota>>),
 }
 
 #[derive(Debug, Clone, Default)]
@@ -98,6 +102,7 @@ impl Model {
             Step::Refund(pair, _) => format!("refund {pair:?} {key}"),
             Step::Reset(pair) => format!("reset {pair:?} {key}"),
             Step::Batch(_) => format!("batch {caller} {key}"),
+            Step::Hits(_) => format!("hits {caller} {key}"),
             Step::Set(..) | Step::Delete(..) | Step::SetDefault(..) | Step::DeleteDefault(..) => {
                 panic!("these take no keys")
             }
@@ -110,7 +115,7 @@ impl Model {
             };
         }
         let reply = self.act(&request.step, seen, now_us);
-        if matches!(reply, Reply::Quota(_) | Reply::Quotas(_)) {
+        if matches!(reply, Reply::Quota(_) | Reply::Quotas(_) | Reply::Limits(_)) {
             self.kept
                 .insert(scope, (request.step.clone(), reply.clone()));
         }
@@ -121,6 +126,7 @@ impl Model {
         match step {
             Step::Consume(pair, units) => self.consume(*pair, *units, now_us),
             Step::Batch(items) => self.batch(items, now_us),
+            Step::Hits(hits) => self.hits(hits, now_us),
             Step::Refund(pair, units) => self.give_back(*pair, *units, now_us),
             Step::Reset(pair) => self.give_back(*pair, u64::MAX, now_us),
             Step::Set(pair, terms, tag) => self.set(*pair, *terms, *tag, seen, now_us),
@@ -206,6 +212,38 @@ impl Model {
             (*units, quota)
         });
         Reply::BatchDenied(denied.collect())
+    }
+
+    fn hits(&mut self, hits: &[(Pair, u64)], now_us: i64) -> Reply {
+        let before = self.clone();
+        let mut over = BTreeMap::new();
+        for (pair, units) in hits {
+            let Some(quota) = before.quota(*pair, now_us) else {
+                continue;
+            };
+            let same = hits.iter().filter(|(other, _)| other == pair);
+            let total: u64 = same.map(|(_, units)| units).sum();
+            over.insert(*pair, quota.remaining == 0 || total > quota.remaining);
+            if *units > 0 {
+                *self.rows.entry((*pair, quota.window_start_s)).or_default() += units;
+            }
+        }
+        let all_fit = !over.values().any(|over| *over);
+        if !all_fit {
+            *self = before;
+        }
+        let quotas = hits.iter().map(|(pair, _)| {
+            self.quota(*pair, now_us).map(|quota| Quota {
+                allowed: !over[pair],
+                ..quota
+            })
+        });
+        let quotas = quotas.collect();
+        if all_fit {
+            Reply::Limits(quotas)
+        } else {
+            Reply::OverLimit(quotas)
+        }
     }
 
     /// One unit at a time, each from the newest row that has one.

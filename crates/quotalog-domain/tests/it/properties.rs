@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use quotalog_domain::{
-    Amount, Answer, CallerId, Change, Command, IdempotencyKey, IfMatch, Item, Limit, Operation,
-    Outcome, Refusal, Resource, Source, Timestamp, UserId, Window,
+    Amount, Answer, CallerId, Change, Command, Hit, IdempotencyKey, Item, Limit, Operation,
+    Outcome, Precondition, Refusal, Resource, Source, Timestamp, UserId, Window,
 };
 
 use crate::map_store::MapStore;
@@ -140,6 +140,16 @@ fn obeys_the_laws(step: &Step, before: &MapStore, after: &MapStore, now: Timesta
                 assert!(units == 0 || usage(after, pair) <= limit(pair));
             }
         }
+        Step::Hits(hits) => {
+            for pair in pairs() {
+                let of_pair = hits.iter().filter(|(other, _)| *other == pair);
+                let units: u64 = of_pair.map(|(_, units)| units).sum();
+                let served = before.quota(&domain_pair(pair), now).is_some();
+                let counted = if served { units } else { 0 };
+                assert_eq!(usage(after, pair), usage(before, pair) + counted);
+                assert!(counted == 0 || usage(after, pair) <= limit(pair));
+            }
+        }
         Step::Refund(pair, units) => {
             let floor = usage(before, *pair).saturating_sub(*units);
             assert_eq!(usage(after, *pair), floor);
@@ -151,7 +161,7 @@ fn obeys_the_laws(step: &Step, before: &MapStore, after: &MapStore, now: Timesta
     }
     let touches_usage_only = matches!(
         step,
-        Step::Consume(..) | Step::Batch(_) | Step::Refund(..) | Step::Reset(_)
+        Step::Consume(..) | Step::Batch(_) | Step::Hits(_) | Step::Refund(..) | Step::Reset(_)
     );
     if touches_usage_only {
         assert_eq!(after.policies, before.policies);
@@ -167,7 +177,7 @@ fn is_remembered(step: &Step, before: &MapStore, after: &MapStore, now: Timestam
         quota.expect("it is served")
     };
     let change = match step {
-        Step::Consume(..) | Step::Batch(_) => None,
+        Step::Consume(..) | Step::Batch(_) | Step::Hits(_) => None,
         Step::Refund(pair, _) => Some(Change::Refund {
             before: quota(before, *pair),
             after: quota(after, *pair),
@@ -219,6 +229,7 @@ fn request() -> impl Strategy<Value = Request> {
     let keyed = prop_oneof![
         5 => (pair(), units()).prop_map(|(pair, units)| Step::Consume(pair, units)),
         3 => prop::collection::vec((pair(), units()), 1..5).prop_map(Step::Batch),
+        3 => prop::collection::vec((pair(), hit_units()), 1..5).prop_map(Step::Hits),
         2 => (pair(), units()).prop_map(|(pair, units)| Step::Refund(pair, units)),
         1 => pair().prop_map(Step::Reset),
     ];
@@ -246,6 +257,10 @@ fn resource() -> impl Strategy<Value = &'static str> {
 
 fn units() -> impl Strategy<Value = u64> {
     prop_oneof![8 => 1_u64..4, 2 => 4_u64..9, 1 => Just(1_000_000)]
+}
+
+fn hit_units() -> impl Strategy<Value = u64> {
+    prop_oneof![1 => Just(0), 2 => units()]
 }
 
 fn terms() -> impl Strategy<Value = Terms> {
@@ -280,14 +295,14 @@ fn plain(step: Step, seen: &MapStore) -> Command {
 }
 
 fn command(request: &Request, seen: &MapStore) -> Command {
-    let if_match = |pair: Pair, tag: Option<Tag>| {
+    let precondition = |pair: Pair, tag: Option<Tag>| {
         tag.map(|tag| match tag {
-            Tag::Any => IfMatch::AnyPolicy,
-            Tag::Other => IfMatch::OneOf(vec!["other".into()]),
+            Tag::Any => Precondition::AnyPolicy,
+            Tag::Other => Precondition::OneOf(vec!["other".into()]),
             Tag::AsSeen => {
                 let policy = seen.policies.get(&domain_pair(pair));
                 let revision = policy.map(|policy| policy.revision().as_str().into());
-                IfMatch::OneOf(revision.into_iter().collect())
+                Precondition::OneOf(revision.into_iter().collect())
             }
         })
     };
@@ -305,6 +320,15 @@ fn command(request: &Request, seen: &MapStore) -> Command {
                 })
                 .collect(),
         },
+        Step::Hits(hits) => Operation::RateLimit {
+            hits: hits
+                .iter()
+                .map(|(pair, units)| Hit {
+                    pair: domain_pair(*pair),
+                    amount: (*units > 0).then(|| amount(*units)),
+                })
+                .collect(),
+        },
         Step::Refund(pair, units) => Operation::Refund {
             pair: domain_pair(*pair),
             amount: amount(*units),
@@ -316,19 +340,21 @@ fn command(request: &Request, seen: &MapStore) -> Command {
             pair: domain_pair(*pair),
             window: window(*terms),
             limit: limit(*terms),
-            if_match: if_match(*pair, *tag),
+            precondition: precondition(*pair, *tag),
         },
         Step::Delete(pair, tag) => Operation::DeletePolicy {
             pair: domain_pair(*pair),
-            if_match: if_match(*pair, *tag),
+            precondition: precondition(*pair, *tag),
         },
         Step::SetDefault(resource, terms) => Operation::SetDefault {
             resource: domain_resource(resource),
             window: window(*terms),
             limit: limit(*terms),
+            precondition: None,
         },
         Step::DeleteDefault(resource) => Operation::DeleteDefault {
             resource: domain_resource(resource),
+            precondition: None,
         },
     };
     let command = Command::new(operation);
@@ -376,6 +402,7 @@ fn reply(outcome: &Outcome) -> Reply {
             let reply = match &decided.answer {
                 Answer::Quota(quota) => Reply::Quota(read_quota(quota)),
                 Answer::Quotas(quotas) => Reply::Quotas(quotas.iter().map(read_quota).collect()),
+                Answer::Limits(quotas) => Reply::Limits(read_limits(quotas)),
                 Answer::Default(default) => Reply::Default(read_policy(&default.policy)),
                 Answer::Deleted => Reply::Deleted,
             };
@@ -396,6 +423,7 @@ fn reply(outcome: &Outcome) -> Reply {
                 .map(|item| (item.amount.get(), read_quota(&item.quota)));
             Reply::BatchDenied(items.collect())
         }
+        Err(Refusal::OverLimit(quotas)) => Reply::OverLimit(read_limits(quotas)),
     }
 }
 
@@ -404,6 +432,9 @@ fn quotas(outcome: &Outcome) -> Vec<Quota> {
         match reply {
             Reply::Quota(quota) | Reply::Denied(quota) => vec![quota],
             Reply::Quotas(quotas) => quotas,
+            Reply::Limits(quotas) | Reply::OverLimit(quotas) => {
+                quotas.into_iter().flatten().collect()
+            }
             Reply::BatchDenied(items) => items.into_iter().map(|(_, quota)| quota).collect(),
             Reply::Replayed(reply) => of(*reply),
             Reply::Default(_)
@@ -415,6 +446,11 @@ fn quotas(outcome: &Outcome) -> Vec<Quota> {
         }
     }
     of(reply(outcome))
+}
+
+fn read_limits(quotas: &[Option<quotalog_domain::Quota>]) -> Vec<Option<Quota>> {
+    let read = quotas.iter().map(|quota| quota.as_ref().map(read_quota));
+    read.collect()
 }
 
 fn read_quota(quota: &quotalog_domain::Quota) -> Quota {

@@ -8,8 +8,9 @@
 //! The day is 2026-11-30; `24:00` is the midnight after it. Lines without `->` are only carried out.
 
 use quotalog_domain::{
-    Amount, Answer, CallerId, Change, Command, IdempotencyKey, IfMatch, Item, Limit, Operation,
-    Outcome, Pair, Policy, Quota, Refusal, Resource, Source, Timestamp, UserId, Window,
+    Amount, Answer, CallerId, Change, Command, Hit, IdempotencyKey, Item, Limit, Operation,
+    Outcome, Pair, Policy, Precondition, Quota, Refusal, Resource, Source, Timestamp, UserId,
+    Window,
 };
 
 use crate::map_store::MapStore;
@@ -96,7 +97,7 @@ fn run(store: &mut MapStore, words: &[&str], now: Timestamp) -> String {
     }
 }
 
-/// `u/r consume 3 key=a`, `consume u/r 3 v/r 2 key=a by=gateway`, `default r set daily 5`, …
+/// `u/r consume 3 key=a`, `consume u/r 3 v/r 2 key=a by=gateway`, `hit u/r 3 v/r 0`, `default r set daily 5`, …
 fn command(store: &MapStore, words: &[&str]) -> Command {
     let option = |name: &str| words.iter().find_map(|word| word.strip_prefix(name));
     let plain: Vec<&str> = words
@@ -104,14 +105,14 @@ fn command(store: &MapStore, words: &[&str]) -> Command {
         .copied()
         .filter(|word| !word.contains('='))
         .collect();
-    let if_match = |on: &str| {
+    let precondition = |on: &str| {
         option("if-match=").map(|tag| match tag {
-            "*" => IfMatch::AnyPolicy,
+            "*" => Precondition::AnyPolicy,
             "present" => {
                 let revision = store.policies[&pair(on)].revision();
-                IfMatch::OneOf(vec!["other".into(), revision.as_str().into()])
+                Precondition::OneOf(vec!["other".into(), revision.as_str().into()])
             }
-            other => IfMatch::OneOf(vec![other.into()]),
+            other => Precondition::OneOf(vec![other.into()]),
         })
     };
     let operation = match &*plain {
@@ -124,13 +125,18 @@ fn command(store: &MapStore, words: &[&str]) -> Command {
                 })
                 .collect(),
         },
+        ["hit", hits @ ..] => Operation::RateLimit {
+            hits: hits.chunks(2).map(hit).collect(),
+        },
         ["default", on, "set", window, limit] => Operation::SetDefault {
             resource: resource(on),
             window: Window::try_from(*window).expect("a window"),
             limit: settable(limit),
+            precondition: None,
         },
         ["default", on, "delete"] => Operation::DeleteDefault {
             resource: resource(on),
+            precondition: None,
         },
         [on, "consume", rest @ ..] => Operation::Consume {
             pair: pair(on),
@@ -145,11 +151,11 @@ fn command(store: &MapStore, words: &[&str]) -> Command {
             pair: pair(on),
             window: Window::try_from(*window).expect("a window"),
             limit: settable(limit),
-            if_match: if_match(on),
+            precondition: precondition(on),
         },
         [on, "delete"] => Operation::DeletePolicy {
             pair: pair(on),
-            if_match: if_match(on),
+            precondition: precondition(on),
         },
         unknown => panic!("no such command: {unknown:?}"),
     };
@@ -160,6 +166,13 @@ fn command(store: &MapStore, words: &[&str]) -> Command {
             CallerId::new(option("by=").unwrap_or("someone")),
         ),
         None => command,
+    }
+}
+
+fn hit(words: &[&str]) -> Hit {
+    Hit {
+        pair: pair(words[0]),
+        amount: (words[1] != "0").then(|| amount(words[1])),
     }
 }
 
@@ -189,6 +202,7 @@ fn show_outcome(outcome: &Outcome) -> String {
             let answer = match &decided.answer {
                 Answer::Quota(quota) => show(quota),
                 Answer::Quotas(quotas) => quotas.iter().map(show).collect::<Vec<_>>().join("; "),
+                Answer::Limits(quotas) => show_limits(quotas),
                 Answer::Default(default) => format!(
                     "{} {}",
                     default.policy.window.as_str(),
@@ -227,7 +241,15 @@ fn show_refusal(refusal: &Refusal) -> String {
             });
             format!("denied: {}", items.collect::<Vec<_>>().join("; "))
         }
+        Refusal::OverLimit(quotas) => format!("over limit: {}", show_limits(quotas)),
     }
+}
+
+fn show_limits(quotas: &[Option<Quota>]) -> String {
+    let shown = quotas
+        .iter()
+        .map(|quota| quota.as_ref().map_or("no limit".into(), show));
+    shown.collect::<Vec<_>>().join("; ")
 }
 
 fn show(quota: &Quota) -> String {

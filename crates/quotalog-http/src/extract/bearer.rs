@@ -2,13 +2,12 @@
 //! of the query string.
 
 use axum::extract::FromRequestParts;
-use axum::http::HeaderMap;
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, HeaderValue};
 use axum::http::request::Parts;
-use quotalog_auth::{Action, Caller, Token};
+use quotalog_auth::{Action, Caller};
 use quotalog_domain::{Command, IdempotencyKey, Operation};
+use quotalog_front::{Admitted, Overloaded, bearer_token};
 
-use crate::admission::{Admitted, Overloaded};
 use crate::exchange::Exchange;
 use crate::problem::Problem;
 use crate::router::App;
@@ -49,7 +48,9 @@ impl FromRequestParts<App> for Authenticated {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let exchange = Exchange::of(parts)?;
-        let token = bearer_token(&parts.headers).ok_or_else(Problem::unauthorized)?;
+        let lines = parts.headers.get_all(AUTHORIZATION).iter();
+        let token = bearer_token(lines.map(HeaderValue::as_bytes));
+        let token = token.ok_or_else(Problem::unauthorized)?;
         let caller = app.ledger.authenticate(&token).await?;
         let caller = caller.ok_or_else(Problem::unauthorized)?;
         exchange.authenticated(caller.clone());
@@ -58,66 +59,5 @@ impl FromRequestParts<App> for Authenticated {
             _admitted: admitted.map_err(|Overloaded| Problem::unavailable())?,
             caller,
         })
-    }
-}
-
-/// The token of the one `Authorization` line. The scheme's name matches in any letter case.
-fn bearer_token(headers: &HeaderMap) -> Option<Token> {
-    let mut lines = headers.get_all(AUTHORIZATION).iter();
-    let (Some(line), None) = (lines.next(), lines.next()) else {
-        return None;
-    };
-    let (scheme, token) = line.to_str().ok()?.split_once(' ')?;
-    let token = token.trim_matches(' ');
-    (scheme.eq_ignore_ascii_case("Bearer") && !token.is_empty()).then(|| Token::presented(token))
-}
-
-#[cfg(test)]
-mod tests {
-    use axum::http::HeaderValue;
-
-    use super::*;
-
-    fn token_of(lines: &[&[u8]]) -> Option<String> {
-        let mut headers = HeaderMap::new();
-        for line in lines {
-            headers.append(AUTHORIZATION, HeaderValue::from_bytes(line).unwrap());
-        }
-        bearer_token(&headers).map(|token| token.reveal().to_owned())
-    }
-
-    #[test]
-    fn the_scheme_is_read_in_any_letter_case_and_the_token_exactly() {
-        for line in [
-            "Bearer ql_Ab",
-            "bearer ql_Ab",
-            "BEARER ql_Ab",
-            "Bearer  ql_Ab",
-        ] {
-            assert_eq!(
-                token_of(&[line.as_bytes()]).as_deref(),
-                Some("ql_Ab"),
-                "{line}"
-            );
-        }
-    }
-
-    #[test]
-    fn anything_else_is_no_token() {
-        for line in [
-            "Bearer",
-            "Bearer ",
-            "Basic ql_Ab",
-            "Token ql_Ab",
-            "ql_Ab",
-            "",
-            "Bearer\tql_Ab",
-        ] {
-            assert_eq!(token_of(&[line.as_bytes()]), None, "{line}");
-        }
-        assert_eq!(token_of(&[]), None);
-        assert_eq!(token_of(&[b"Bearer ql_Ab", b"Bearer ql_Ab"]), None);
-        assert_eq!(token_of(&["Bearer ql_\u{e9}".as_bytes()]), None);
-        assert_eq!(token_of(&[b"Bearer ql_\xff"]), None);
     }
 }

@@ -18,8 +18,13 @@ use crate::problem::Problem;
 const LEN_DEFAULT: usize = 100;
 const LEN_MAX: usize = 1_000;
 
-/// The parameters of a query string that no one has asked for yet, in their order.
-pub(crate) struct Parameters<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+/// The parameters of a query string.
+pub(crate) struct Parameters<'a> {
+    /// Those that no one has asked for yet, in their order.
+    left: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    /// Those that someone has asked for, given or not.
+    known: Vec<&'static str>,
+}
 
 impl<'a> Parameters<'a> {
     /// Reads a query string.
@@ -33,16 +38,19 @@ impl<'a> Parameters<'a> {
                 Some((decode(name)?, decode(value)?))
             });
         let pairs: Option<_> = pairs.collect();
-        pairs.map(Self).ok_or_else(|| {
+        let left = pairs.ok_or_else(|| {
             Problem::malformed("The query string has a broken percent sign or is not UTF-8.")
-        })
+        })?;
+        let known = Vec::new();
+        Ok(Self { left, known })
     }
 
     /// Takes a parameter out, if it was given. One that was given twice is left for
     /// [`Parameters::no_more`] to refuse.
-    pub(crate) fn take(&mut self, name: &str) -> Option<Cow<'a, str>> {
-        let position = self.0.iter().position(|(given, _)| given == name)?;
-        Some(self.0.remove(position).1)
+    pub(crate) fn take(&mut self, name: &'static str) -> Option<Cow<'a, str>> {
+        self.known.push(name);
+        let position = self.left.iter().position(|(given, _)| given == name)?;
+        Some(self.left.remove(position).1)
     }
 
     /// The value of a parameter that may be left out, as `read` reads it; the outer `None` is a
@@ -87,7 +95,7 @@ impl<'a> Parameters<'a> {
         let after = self.value(
             "cursor",
             |text| cursor::decode(list, text).and_then(|last| key(&last)),
-            "cursor must be the next_cursor of an earlier page of this list.",
+            "cursor must be the next_cursor of an earlier page of this list, with the same filters.",
             faults,
         );
         Some(Page {
@@ -105,8 +113,9 @@ impl<'a> Parameters<'a> {
 
     /// Refuses the parameters that no one has taken, each by its name.
     pub(crate) fn no_more(self, faults: &mut Faults) {
-        for (name, _) in self.0 {
-            let message = "This list has no such parameter, or it was given twice.";
+        for (name, _) in self.left {
+            let known = self.known.join(", ");
+            let message = format!("This path knows these parameters, each once: {known}.");
             faults.add(name.into_owned(), Code::UnknownParameter, message);
         }
     }
@@ -177,7 +186,7 @@ mod tests {
         check("%6cimit=%37", 7, None);
         let cursor = cursor::encode(&["numbers"], "42");
         check(&format!("cursor={cursor}&limit=5"), 5, Some(42));
-        assert!(Parameters::parse(None).is_ok_and(|parameters| parameters.0.is_empty()));
+        assert!(Parameters::parse(None).is_ok_and(|parameters| parameters.left.is_empty()));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The table of problem types. `docs/problems.md` names the same ones.
 
 use axum::http::StatusCode;
+use quotalog_front::denial;
 
 /// One kind of problem.
 #[derive(Debug)]
@@ -19,12 +20,13 @@ pub(crate) struct ProblemType {
 
 impl ProblemType {
     /// Every type there is.
-    pub(crate) const ALL: [&'static Self; 14] = [
+    pub(crate) const ALL: [&'static Self; 15] = [
         &MALFORMED_REQUEST,
         &UNAUTHORIZED,
         &FORBIDDEN,
         &NOT_FOUND,
         &METHOD_NOT_ALLOWED,
+        &REQUEST_TIMEOUT,
         &PRECONDITION_FAILED,
         &CONTENT_TOO_LARGE,
         &UNSUPPORTED_MEDIA_TYPE,
@@ -88,12 +90,21 @@ pub(super) static METHOD_NOT_ALLOWED: ProblemType = ProblemType {
     explanation: "The path exists, but not with this method.\nUse one that the Allow field names.",
 };
 
+pub(super) static REQUEST_TIMEOUT: ProblemType = ProblemType {
+    name: "request-timeout",
+    status: StatusCode::REQUEST_TIMEOUT,
+    title: "The body did not come in time",
+    registered_uri: None,
+    explanation: "The body did not arrive within 30 seconds, and the connection closes.\n\
+                  Nothing was counted or changed. Send the request again, whole.",
+};
+
 pub(super) static PRECONDITION_FAILED: ProblemType = ProblemType {
     name: "precondition-failed",
     status: StatusCode::PRECONDITION_FAILED,
     title: "The policy is in another state",
     registered_uri: None,
-    explanation: "If-Match does not name the policy's present ETag, so nothing was changed.\n\
+    explanation: "If-Match does not name the policy's present ETag, or If-None-Match does, so nothing was changed.\n\
                   GET the policy, look at what has changed, and decide again.",
 };
 
@@ -135,8 +146,8 @@ pub(super) static IDEMPOTENCY_MISMATCH: ProblemType = ProblemType {
 pub(super) static QUOTA_EXCEEDED: ProblemType = ProblemType {
     name: "quota-exceeded",
     status: StatusCode::TOO_MANY_REQUESTS,
-    title: "Request cannot be satisfied as assigned quota has been exceeded",
-    registered_uri: Some("https://iana.org/assignments/http-problem-types#quota-exceeded"),
+    title: denial::TITLE,
+    registered_uri: Some(denial::TYPE_URI),
     explanation: "The units do not fit into what is left of the window. Nothing was counted.\n\
                   Wait for as many seconds as Retry-After says, or ask for fewer units.",
 };

@@ -21,11 +21,11 @@ const ITEMS_LEN_MAX: usize = 100;
 pub(crate) async fn consume(
     State(app): State<App>,
     caller: Authenticated,
-    payload: Payload,
+    mut payload: Payload,
     key: KeyField,
 ) -> Result<Response, Problem> {
     caller.may(Action::ConsumeForSome)?;
-    let mut body = payload.object()?;
+    let mut body = payload.object().await?;
     let items = RawItems::of(&mut body)?;
     for user_id in items.user_ids() {
         caller.may(Action::Consume(&user_id))?;

@@ -5,7 +5,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use quotalog_auth::Action;
-use quotalog_domain::{Command, Operation, Refusal, Resource};
+use quotalog_domain::{Command, DefaultPolicy, Operation, Refusal, Resource};
 
 use crate::answer;
 use crate::cursor;
@@ -14,6 +14,7 @@ use crate::extract::body::Payload;
 use crate::extract::fields;
 use crate::extract::ids::RawName;
 use crate::extract::page::Parameters;
+use crate::extract::precondition::PreconditionField;
 use crate::fault::Faults;
 use crate::problem::Problem;
 use crate::router::App;
@@ -23,10 +24,12 @@ pub(crate) async fn set(
     State(app): State<App>,
     name: RawName,
     caller: Authenticated,
-    payload: Payload,
+    mut payload: Payload,
+    precondition: PreconditionField,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
-    let mut body = payload.object()?;
+    let mut body = payload.object().await?;
+    let precondition = precondition.read()?;
 
     let mut faults = Faults::default();
     let resource = name.checked_resource(&mut faults);
@@ -43,10 +46,10 @@ pub(crate) async fn set(
         resource,
         window,
         limit,
+        precondition,
     });
     let decided = app.ledger.submit(caller.caller(), command).await??;
-    let default = answer::expect_default(decided.answer)?;
-    Ok(answer::json(StatusCode::OK, &DefaultBody::from(&default)))
+    Ok(one(&answer::expect_default(decided.answer)?))
 }
 
 pub(crate) async fn get(
@@ -62,8 +65,13 @@ pub(crate) async fn get(
     };
 
     let default = app.ledger.default_policy(caller.caller(), resource).await?;
-    let default = default.ok_or_else(Problem::no_default)?;
-    Ok(answer::json(StatusCode::OK, &DefaultBody::from(&default)))
+    Ok(one(&default.ok_or_else(Problem::no_default)?))
+}
+
+fn one(default: &DefaultPolicy) -> Response {
+    let mut response = answer::json(StatusCode::OK, &DefaultBody::from(default));
+    answer::add_etag(default.policy.revision(), &mut response);
+    response
 }
 
 pub(crate) async fn list(
@@ -95,15 +103,20 @@ pub(crate) async fn delete(
     State(app): State<App>,
     name: RawName,
     caller: Authenticated,
+    precondition: PreconditionField,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
+    let precondition = precondition.read()?;
 
     let mut faults = Faults::default();
     let Some(resource) = name.checked_resource(&mut faults) else {
         return Err(faults.into());
     };
 
-    let command = Command::new(Operation::DeleteDefault { resource });
+    let command = Command::new(Operation::DeleteDefault {
+        resource,
+        precondition,
+    });
     match app.ledger.submit(caller.caller(), command).await? {
         Err(Refusal::NotFound) => Err(Problem::no_default()),
         outcome => outcome

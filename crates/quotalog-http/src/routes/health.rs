@@ -22,7 +22,7 @@ pub(crate) async fn alive() -> Response {
 /// The store answers, and the server is not about to stop.
 pub(crate) async fn ready(State(app): State<App>) -> Result<Response, Problem> {
     if app.draining.has_started() {
-        return Err(Problem::unavailable());
+        return Err(Problem::stopping());
     }
     app.ledger.ready().await.map_err(|error| {
         tracing::warn!(

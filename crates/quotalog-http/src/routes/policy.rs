@@ -12,7 +12,7 @@ use crate::extract::bearer::Authenticated;
 use crate::extract::body::Payload;
 use crate::extract::fields;
 use crate::extract::ids::RawPair;
-use crate::extract::if_match::IfMatchField;
+use crate::extract::precondition::PreconditionField;
 use crate::fault::Faults;
 use crate::problem::Problem;
 use crate::router::App;
@@ -22,12 +22,12 @@ pub(crate) async fn set(
     State(app): State<App>,
     pair: RawPair,
     caller: Authenticated,
-    payload: Payload,
-    if_match: IfMatchField,
+    mut payload: Payload,
+    precondition: PreconditionField,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
-    let mut body = payload.object()?;
-    let if_match = if_match.read()?;
+    let mut body = payload.object().await?;
+    let precondition = precondition.read()?;
 
     let mut faults = Faults::default();
     let pair = pair.checked(&mut faults);
@@ -43,12 +43,12 @@ pub(crate) async fn set(
         pair,
         window,
         limit,
-        if_match,
+        precondition,
     });
     let decided = app.ledger.submit(caller.caller(), command).await??;
     let quota = answer::expect_quota(decided.answer)?;
     let mut response = answer::json(StatusCode::OK, &QuotaBody::from(&quota));
-    answer::add_etag(&quota, &mut response);
+    answer::add_etag(quota.revision(), &mut response);
     Ok(response)
 }
 
@@ -67,7 +67,7 @@ pub(crate) async fn check(
     let quota = app.ledger.quota(caller.caller(), pair).await?;
     let quota = quota.ok_or_else(Problem::no_policy)?;
     let mut response = answer::quota_with_fields(&quota);
-    answer::add_etag(&quota, &mut response);
+    answer::add_etag(quota.revision(), &mut response);
     Ok(response)
 }
 
@@ -75,17 +75,17 @@ pub(crate) async fn delete(
     State(app): State<App>,
     pair: RawPair,
     caller: Authenticated,
-    if_match: IfMatchField,
+    precondition: PreconditionField,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
-    let if_match = if_match.read()?;
+    let precondition = precondition.read()?;
 
     let mut faults = Faults::default();
     let Some(pair) = pair.checked(&mut faults) else {
         return Err(faults.into());
     };
 
-    let command = Command::new(Operation::DeletePolicy { pair, if_match });
+    let command = Command::new(Operation::DeletePolicy { pair, precondition });
     app.ledger.submit(caller.caller(), command).await??;
     Ok(answer::no_content())
 }

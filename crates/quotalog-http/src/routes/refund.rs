@@ -19,11 +19,11 @@ pub(crate) async fn refund(
     State(app): State<App>,
     pair: RawPair,
     caller: Authenticated,
-    payload: Payload,
+    mut payload: Payload,
     key: KeyField,
 ) -> Result<Response, Problem> {
     caller.may(Action::Refund)?;
-    let mut body = payload.object()?;
+    let mut body = payload.object().await?;
 
     let mut faults = Faults::default();
     let pair = pair.checked(&mut faults);

@@ -19,11 +19,11 @@ pub(crate) async fn reset(
     State(app): State<App>,
     pair: RawPair,
     caller: Authenticated,
-    payload: Payload,
+    mut payload: Payload,
     key: KeyField,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
-    let body = payload.object()?;
+    let body = payload.object().await?;
 
     let mut faults = Faults::default();
     let pair = pair.checked(&mut faults);

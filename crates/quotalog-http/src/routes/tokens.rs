@@ -25,10 +25,10 @@ use crate::wire::{NewTokenBody, TokenBody, TokensBody};
 pub(crate) async fn create(
     State(app): State<App>,
     caller: Authenticated,
-    payload: Payload,
+    mut payload: Payload,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
-    let mut body = payload.object()?;
+    let mut body = payload.object().await?;
 
     let mut faults = Faults::default();
     let role = role(&mut body, &mut faults);
@@ -109,6 +109,12 @@ fn role(body: &mut Object<'_>, faults: &mut Faults) -> Option<Role> {
 
 fn name(body: &mut Object<'_>, faults: &mut Faults) -> Option<TokenName> {
     let name = given(body, "name")?.string().ok_or(TokenNameError);
+    // Names are listed and stored as they are, so none may be a secret that was put in the wrong place.
+    if name.as_ref().is_ok_and(|text| Token::resembles(text)) {
+        let message = "name must not be a token; if this is one that is in use, revoke it.";
+        faults.add("name", Code::Invalid, message);
+        return None;
+    }
     faults.check("name", name.and_then(|text| TokenName::try_from(&*text)))
 }
 

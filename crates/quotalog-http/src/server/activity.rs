@@ -42,7 +42,7 @@ pub(super) struct Activity(Mutex<State>);
 struct State {
     /// How many requests were begun and are not answered.
     requests: usize,
-    /// How many of these still wait for their bodies.
+    /// How many of these have somebody wait for their bodies.
     arriving: usize,
     /// Whether the client has begun the head of a request, or should be in its handshake.
     in_head: bool,
@@ -62,7 +62,7 @@ struct State {
 #[derive(Debug)]
 pub(super) struct InHand(Arc<Activity>);
 
-/// A request whose body is still on its way; dropped when nothing more of it will be read.
+/// A body that somebody reads; dropped when nothing more of it will be read.
 #[derive(Debug)]
 pub(super) struct Arriving(Arc<Activity>);
 
@@ -117,24 +117,22 @@ impl Activity {
     }
 
     /// A request's head is read.
-    pub(super) fn begin(
-        self: &Arc<Self>,
-        has_body: bool,
-    ) -> Result<(InHand, Option<Arriving>), Cut> {
+    pub(super) fn begin(self: &Arc<Self>) -> Result<InHand, Cut> {
         let mut state = self.state();
         if state.cut {
             return Err(Cut);
         }
-        if has_body {
-            if state.requests == 0 {
-                state.waits(false);
-            }
-            state.arriving += 1;
-        }
         state.requests += 1;
         state.in_head = false;
-        let arriving = has_body.then(|| Arriving(Arc::clone(self)));
-        Ok((InHand(Arc::clone(self)), arriving))
+        Ok(InHand(Arc::clone(self)))
+    }
+
+    /// Somebody begins to read the body of a request in hand. Until then it is not the client that is waited for.
+    pub(super) fn awaits_body(self: &Arc<Self>) -> Arriving {
+        let mut state = self.state();
+        state.arriving += 1;
+        state.came_to_wait();
+        Arriving(Arc::clone(self))
     }
 
     /// Nothing more can be written until the client reads.
@@ -308,8 +306,7 @@ mod tests {
     async fn a_request_in_hand_has_no_time_and_the_wait_begins_anew_after_it() {
         let activity = Arc::new(Activity::idle());
         activity.received();
-        let (in_hand, arriving) = activity.begin(false).unwrap();
-        assert!(arriving.is_none());
+        let in_hand = activity.begin().unwrap();
         assert_eq!(activity.waiting_since(), None);
         pass(1_000).await;
         assert_eq!(activity.judge(WAITS, Instant::now()), Verdict::Keep);
@@ -322,9 +319,11 @@ mod tests {
     async fn a_body_on_its_way_is_waited_for_and_may_make_room() {
         let activity = Arc::new(Activity::idle());
         activity.received();
+        let in_hand = activity.begin().unwrap();
+        assert_eq!(activity.waiting_since(), None);
         pass(1).await;
         let began_at = Instant::now();
-        let (in_hand, arriving) = activity.begin(true).unwrap();
+        let arriving = activity.awaits_body();
         pass(1).await;
         activity.received();
         assert_eq!(activity.waiting_since(), Some(began_at));
@@ -339,7 +338,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_that_is_given_up_may_end_before_its_body() {
         let activity = Arc::new(Activity::idle());
-        let (in_hand, arriving) = activity.begin(true).unwrap();
+        let in_hand = activity.begin().unwrap();
+        let arriving = activity.awaits_body();
         drop(in_hand);
         pass(1).await;
         drop(arriving);
@@ -352,8 +352,8 @@ mod tests {
         let activity = Arc::new(Activity::idle());
         activity.received();
         activity.speaks_http2();
-        let first = activity.begin(true).unwrap();
-        let second = activity.begin(false).unwrap();
+        let first = (activity.begin().unwrap(), activity.awaits_body());
+        let second = activity.begin().unwrap();
         assert_eq!(activity.waiting_since(), None);
         drop(second);
         assert_eq!(activity.waiting_since(), Some(Instant::now()));
@@ -367,7 +367,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_nothing_more_is_cut_even_with_a_request_in_hand() {
         let activity = Arc::new(Activity::idle());
-        let _in_hand = activity.begin(false).unwrap();
+        let _in_hand = activity.begin().unwrap();
         activity.blocked();
         let blocked_at = Instant::now();
         pass(29).await;
@@ -380,7 +380,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_slowly_is_not_idle() {
         let activity = Arc::new(Activity::idle());
-        drop(activity.begin(false).unwrap());
+        drop(activity.begin().unwrap());
         for _ in 0..10 {
             activity.blocked();
             pass(20).await;
@@ -395,17 +395,17 @@ mod tests {
         let activity = Arc::new(Activity::idle());
         let since = activity.waiting_since().unwrap();
         pass(1).await;
-        let in_hand = activity.begin(false).unwrap();
+        let in_hand = activity.begin().unwrap();
         assert!(!activity.cut_if_waiting_since(since));
         drop(in_hand);
         assert!(!activity.cut_if_waiting_since(since));
         let since = activity.waiting_since().unwrap();
         assert!(activity.cut_if_waiting_since(since));
-        assert!(activity.begin(false).is_err());
+        assert!(activity.begin().is_err());
         assert_eq!(activity.waiting_since(), None);
 
         let late = Arc::new(Activity::in_handshake());
         after(&late, 10, Verdict::Cut);
-        assert!(late.begin(false).is_err());
+        assert!(late.begin().is_err());
     }
 }

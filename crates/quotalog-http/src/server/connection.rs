@@ -26,8 +26,15 @@ use super::watched::Watched;
 /// The largest head of a request; a larger one is answered 431 by the connection itself.
 const HEAD_BYTES_MAX: u32 = 64 * 1024;
 
+/// The largest head of a request of HTTP/2, of which a connection may have a hundred at once.
+const LIST_BYTES_MAX: u32 = 32 * 1024;
+
 /// How many requests an HTTP/2 connection may have at once; what RFC 9113 section 6.5.2 asks for at least.
 const STREAMS_MAX: u32 = 100;
+
+/// The most bytes of bodies that an HTTP/2 client may have sent without anybody having read them, over all its
+/// requests at once: two batches of the largest size.
+const UNREAD_BYTES_MAX: u32 = 256 * 1024;
 
 /// After how long a silence an HTTP/2 client is asked whether it is still there, and how long it may take to
 /// say so. This alone notices, while a request is in hand, that the other machine is gone.
@@ -117,7 +124,9 @@ fn of_http2() -> http2::Builder<TokioExecutor> {
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PONG_WAIT_MAX)
         .max_concurrent_streams(STREAMS_MAX)
-        .max_header_list_size(HEAD_BYTES_MAX);
+        .initial_connection_window_size(UNREAD_BYTES_MAX)
+        .initial_stream_window_size(UNREAD_BYTES_MAX)
+        .max_header_list_size(LIST_BYTES_MAX);
     builder
 }
 
@@ -147,12 +156,17 @@ fn answer(
     activity: &Arc<Activity>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response, Cut>> + use<> {
-    // Most requests have no body, and then none is boxed.
-    let begun = activity.begin(!request.body().is_end_stream());
-    let answering = begun.map(|(in_hand, arriving)| {
-        let request = request.map(|incoming| match arriving {
-            Some(arriving) => Body::new(ArrivingBody { incoming, arriving }),
-            None => Body::empty(),
+    let answering = activity.begin().map(|in_hand| {
+        let request = request.map(|incoming| {
+            // Most requests have no body, and then none is boxed.
+            if incoming.is_end_stream() {
+                return Body::empty();
+            }
+            Body::new(ArrivingBody {
+                incoming,
+                activity: Arc::clone(activity),
+                arriving: None,
+            })
         });
         (in_hand, router.clone().call(request))
     });
@@ -164,14 +178,11 @@ fn answer(
     }
 }
 
-/// A body on its way, for as long as somebody reads it.
+/// A body on its way. The client is waited for from when somebody first reads it until nobody will any more.
 struct ArrivingBody {
     incoming: Incoming,
-    #[expect(
-        dead_code,
-        reason = "says by its end that the body is no longer waited for"
-    )]
-    arriving: Arriving,
+    activity: Arc<Activity>,
+    arriving: Option<Arriving>,
 }
 
 impl HttpBody for ArrivingBody {
@@ -182,7 +193,10 @@ impl HttpBody for ArrivingBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        Pin::new(&mut self.incoming).poll_frame(context)
+        let body = &mut *self;
+        body.arriving
+            .get_or_insert_with(|| body.activity.awaits_body());
+        Pin::new(&mut body.incoming).poll_frame(context)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -352,6 +366,27 @@ mod tests {
         assert!(served.answer().await.starts_with("HTTP/1.1 200"));
         served.settle().await;
         assert!(served.activity.waiting_since().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_nobody_reads_yet_is_not_waited_for() {
+        let may_read = Arc::new(Notify::new());
+        let reading = Arc::clone(&may_read);
+        let late = move |body: Body| async move {
+            reading.notified().await;
+            let bytes = axum::body::to_bytes(body, 3).await.unwrap();
+            bytes.len().to_string()
+        };
+        let mut served = Served::with(Router::new().route("/", post(late)));
+        let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n";
+        served.send(head).await;
+        served.send("ab").await;
+        assert_eq!(served.activity.waiting_since(), None);
+        may_read.notify_one();
+        served.settle().await;
+        assert_eq!(served.activity.waiting_since(), Some(Instant::now()));
+        served.send("c").await;
+        assert!(served.answer().await.starts_with("HTTP/1.1 200"));
     }
 
     #[tokio::test(start_paused = true)]

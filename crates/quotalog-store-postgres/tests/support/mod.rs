@@ -42,6 +42,7 @@ pub(crate) fn config(database: &Database, clock: PostgresClock) -> PostgresConfi
     PostgresConfig {
         url: database.url().parse().expect("a URL"),
         tls: TlsMode::Disable,
+        is_pooled: false,
         lanes: 2,
         readers: 4,
         idempotency_retention_s: IDEMPOTENCY_RETENTION_S,

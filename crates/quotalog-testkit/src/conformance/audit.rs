@@ -101,7 +101,7 @@ fn set(user_id: &str, resource: &str, window: Window, units: u64) -> Operation {
         pair: pair(user_id, resource),
         window,
         limit: limit(units),
-        if_match: None,
+        precondition: None,
     }
 }
 
@@ -121,6 +121,7 @@ pub async fn every_change_is_remembered(database: impl Database, clock: Arc<Manu
     desk.set_default("r", Window::Hourly, 4).await;
     let delete = Operation::DeleteDefault {
         resource: resource(),
+        precondition: None,
     };
     assert!(desk.operate(delete).await.is_ok());
 

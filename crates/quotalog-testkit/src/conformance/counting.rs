@@ -6,7 +6,9 @@ use quotalog_domain::{DeniedItem, Outcome, Refusal, Window};
 use tokio::task::JoinSet;
 
 use crate::ManualClock;
-use crate::conformance::desk::{Desk, assert_exhausted, batch, consume, pair, quota_of, usages_of};
+use crate::conformance::desk::{
+    Desk, assert_exhausted, batch, consume, hits, limits_of, pair, quota_of, usages_of,
+};
 use crate::conformance::{Database, START};
 
 /// Two stores, each with callers in parallel: the grants sum to the limit, no more and no less.
@@ -117,6 +119,52 @@ pub async fn a_batch_counts_all_or_nothing(database: impl Database, _clock: Arc<
     );
     assert_eq!(desk.usage(pair("a", "r")).await, 2);
     assert_eq!(desk.usage(pair("b", "r")).await, 3);
+}
+
+/// A rate-limit call that does not fit charges nobody, and one that only asks counts nothing.
+pub async fn a_rate_limit_call_counts_all_or_nothing(
+    database: impl Database,
+    _clock: Arc<ManualClock>,
+) {
+    let desk = Desk::at(&database).await;
+    desk.set(pair("a", "r"), Window::Hourly, 1).await;
+    desk.set_default("s", Window::Daily, 5).await;
+    let both = || hits(&[("a", "r", 1), ("b", "s", 2)]);
+    let granted = desk.one(both()).await;
+    assert!(granted.is_ok());
+    assert_eq!(limits_of(&granted), [Some((1, true)), Some((2, true))]);
+    let denied = desk.one(both()).await;
+    assert!(denied.is_err());
+    assert_eq!(limits_of(&denied), [Some((1, false)), Some((2, true))]);
+    // The same pair is summed.
+    let twice = desk.one(hits(&[("b", "s", 2), ("b", "s", 2)])).await;
+    assert_eq!(limits_of(&twice), [Some((2, false)); 2]);
+    let asked = desk.one(hits(&[("b", "s", 0)])).await;
+    assert_eq!(limits_of(&asked), [Some((2, true))]);
+    assert!(desk.one(hits(&[("a", "r", 0)])).await.is_err());
+    assert_eq!(desk.usage(pair("a", "r")).await, 1);
+    assert_eq!(desk.usage(pair("b", "s")).await, 2);
+}
+
+/// Neither a pair that nothing limits nor a question leaves anything behind.
+pub async fn what_nothing_limits_passes_and_leaves_nothing(
+    database: impl Database,
+    _clock: Arc<ManualClock>,
+) {
+    let desk = Desk::at(&database).await;
+    let passed = desk.one(hits(&[("u", "r", 7), ("v", "r", 0)])).await;
+    assert!(passed.is_ok());
+    assert_eq!(limits_of(&passed), [None, None]);
+    desk.set_default("r", Window::Daily, 5).await;
+    // A pair that was counted, or has a policy, would be listed under the default.
+    assert_eq!(desk.list("u").await, []);
+    let asked = desk.one(hits(&[("u", "r", 0)])).await;
+    assert_eq!(limits_of(&asked), [Some((0, true))]);
+    let too_much = desk.one(hits(&[("u", "r", 6)])).await;
+    assert_eq!(limits_of(&too_much), [Some((0, false))]);
+    assert_eq!(desk.list("u").await, []);
+    assert!(desk.one(hits(&[("u", "r", 5)])).await.is_ok());
+    assert_eq!(desk.list("u").await.len(), 1);
 }
 
 /// Commands of one commit are decided in their order, each on what the one before left.

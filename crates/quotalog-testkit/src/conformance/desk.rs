@@ -2,8 +2,8 @@
 
 use quotalog_auth::Credential;
 use quotalog_domain::{
-    Amount, Answer, CallerId, Command, Decided, IdempotencyKey, Item, Limit, Operation, Outcome,
-    Pair, Quota, Refusal, Resource, UserId, Window,
+    Amount, Answer, CallerId, Command, Decided, Hit, IdempotencyKey, Item, Limit, Operation,
+    Outcome, Pair, Quota, Refusal, Resource, UserId, Window,
 };
 use quotalog_ledger::clock::Clock as _;
 use quotalog_ledger::store::{Batch, Page, Store, Submission, Verdict};
@@ -43,6 +43,17 @@ pub(crate) fn batch(items: &[(&str, &str, u64)]) -> Command {
     };
     Command::new(Operation::ConsumeBatch {
         items: items.iter().map(item).collect(),
+    })
+}
+
+/// 0 units only ask.
+pub(crate) fn hits(hits: &[(&str, &str, u64)]) -> Command {
+    let hit = |&(user_id, resource, units): &(&str, &str, u64)| Hit {
+        pair: pair(user_id, resource),
+        amount: (units > 0).then(|| amount(units)),
+    };
+    Command::new(Operation::RateLimit {
+        hits: hits.iter().map(hit).collect(),
     })
 }
 
@@ -86,6 +97,24 @@ pub(crate) fn usages_of(outcome: &Outcome) -> Vec<u64> {
         return quotas.iter().map(|quota| quota.usage).collect();
     }
     panic!("not quotas: {outcome:?}");
+}
+
+/// The usage that a rate-limit call tells of each hit, and whether its pair had room, where something limits it.
+#[track_caller]
+pub(crate) fn limits_of(outcome: &Outcome) -> Vec<Option<(u64, bool)>> {
+    let quotas = match outcome {
+        Ok(Decided {
+            answer: Answer::Limits(quotas),
+            ..
+        })
+        | Err(Refusal::OverLimit(quotas)) => quotas,
+        other => panic!("no limits: {other:?}"),
+    };
+    let told = |quota: &Quota| (quota.usage, quota.allowed);
+    quotas
+        .iter()
+        .map(|quota| quota.as_ref().map(told))
+        .collect()
 }
 
 #[track_caller]
@@ -147,7 +176,7 @@ impl<S: Store> Desk<S> {
                 pair,
                 window,
                 limit: limit(units),
-                if_match: None,
+                precondition: None,
             })
             .await;
         quota_of(&outcome).clone()
@@ -160,6 +189,7 @@ impl<S: Store> Desk<S> {
                 resource: Resource::try_from(resource).expect("a resource"),
                 window,
                 limit: limit(units),
+                precondition: None,
             })
             .await;
         assert!(outcome.is_ok(), "{outcome:?}");
@@ -168,7 +198,7 @@ impl<S: Store> Desk<S> {
     pub(crate) async fn delete(&self, pair: Pair) -> Outcome {
         self.operate(Operation::DeletePolicy {
             pair,
-            if_match: None,
+            precondition: None,
         })
         .await
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quotalog_auth::{Credential, Role};
 use quotalog_domain::{Pair, UserId, Window};
 use quotalog_ledger::store::{
-    AuditAction, AuditFilter, Fact, Page, QuotaFilter, Read as _, Store, UsageRange,
+    AuditAction, AuditFilter, ErasureId, Fact, Page, QuotaFilter, Read as _, Store, UsageRange,
 };
 
 use crate::ManualClock;
@@ -13,12 +13,23 @@ use crate::conformance::Database;
 use crate::conformance::desk::{Desk, batch, consume, pair, under_key, usages_of};
 
 impl<S: Store> Desk<S> {
-    async fn erase(&self, user_id: &str) {
-        let erasing = self
+    async fn begin_to_erase(&self, user_id: &str) -> ErasureId {
+        let beginning = self
             .store
             .erase_user(Credential::CommandLine, user(user_id));
-        let erased = erasing.await.expect("the store answers");
-        erased.expect("the operator is never revoked");
+        let begun = beginning.await.expect("the store answers");
+        begun.expect("the operator is never revoked")
+    }
+
+    async fn erase_step(&self) -> Option<ErasureId> {
+        self.store.erase_step().await.expect("the store answers")
+    }
+
+    async fn erase(&self, user_id: &str) {
+        let erasure = self.begin_to_erase(user_id).await;
+        while let Some(oldest) = self.erase_step().await {
+            assert_eq!(oldest, erasure, "no other is under way");
+        }
     }
 
     async fn rows_of(&self, pair: Pair) -> usize {
@@ -61,8 +72,10 @@ pub async fn an_erased_user_is_gone(database: impl Database, clock: Arc<ManualCl
         }
     }
     let mut tokens = Vec::new();
+    let mut ids = Vec::new();
     for user_id in users {
-        let (token, _) = desk.token(Role::User(user(user_id)), None).await;
+        let (token, record) = desk.token(Role::User(user(user_id)), None).await;
+        ids.push(record.id.as_str().to_owned());
         tokens.push((other.credential(&token).await, token));
     }
 
@@ -95,8 +108,13 @@ pub async fn an_erased_user_is_gone(database: impl Database, clock: Arc<ManualCl
     assert_eq!((&newest.resource, &newest.after), (&None, &None));
     let before = newest.before.as_ref().expect("what there was");
     let before: Vec<(&str, &Fact)> = before.iter().collect();
-    let counts = [("policies", &Fact::Number(2)), ("tokens", &Fact::Number(1))];
-    assert_eq!(before, counts);
+    let ended = vec![ids[0].clone()];
+    let facts = [
+        ("policies", &Fact::Number(2)),
+        ("tokens", &Fact::Number(1)),
+        ("token_ids", &Fact::Texts(ended)),
+    ];
+    assert_eq!(before, facts);
     // Its earlier entries tell what was done, and stay as long as others.
     let of_alice = AuditFilter {
         user_id: Some(user("alice")),
@@ -164,4 +182,71 @@ pub async fn kept_answers_that_name_an_erased_user_are_gone(
         assert_eq!(replayed(outcome), !names_u(number), "{}", key(number));
     }
     assert_eq!(desk.usage(pair("u", "d")).await, 1 + 3, "as a new user");
+}
+
+/// What is left of an erasure is in the store: whichever process goes on with it, also after all have ended,
+/// finishes it. An erasure that began later waits for it, and what comes into being meanwhile stays.
+pub async fn an_erasure_outlives_who_began_it(database: impl Database, clock: Arc<ManualClock>) {
+    const RESOURCES: u32 = 1_100;
+    let desk = Desk::at(&database).await;
+    desk.set_default("d", Window::Daily, 1_000_000).await;
+    let resource = |number: u32| format!("r{number:04}");
+    for number in 0..RESOURCES {
+        desk.set_default(&resource(number), Window::Daily, 5).await;
+    }
+    let units = (0..RESOURCES).map(|number| consume(pair("u", &resource(number)), 1));
+    desk.commit(units.collect()).await;
+    clock.advance_s(86_400);
+    let under = |key: &str| under_key(batch(&[("v", "d", 1), ("u", "d", 1)]), key, "caller");
+    assert!(desk.one(under("before")).await.is_ok());
+
+    let erasure = desk.begin_to_erase("u").await;
+    assert_eq!(desk.usage(pair("u", "d")).await, 0, "gone at once");
+    let left = desk.rows_of(pair("u", &resource(RESOURCES - 1))).await;
+    assert_eq!(left, 1, "more than the first transaction takes");
+    assert!(desk.one(under("after")).await.is_ok());
+    assert!(desk.consume(pair("u", &resource(0)), 2).await.is_ok());
+    assert_eq!(desk.erase_step().await, Some(erasure));
+    database.close(desk.store).await;
+
+    let desk = Desk::at(&database).await;
+    let later = desk.begin_to_erase("w").await;
+    assert!(later > erasure);
+    assert_eq!(desk.erase_step().await, Some(erasure));
+    let mut oldest = vec![erasure];
+    while let Some(id) = desk.erase_step().await {
+        oldest.push(id);
+    }
+    assert!(oldest.is_sorted(), "{oldest:?}");
+    for number in 1..RESOURCES {
+        assert_eq!(desk.rows_of(pair("u", &resource(number))).await, 0);
+    }
+    assert_eq!(desk.usage(pair("u", &resource(0))).await, 2, "of today");
+    assert_eq!(desk.usage(pair("u", "d")).await, 1, "granted once");
+    assert!(desk.one(under("after")).await.expect("kept").replayed);
+    assert!(!desk.one(under("before")).await.expect("granted").replayed);
+    assert_eq!(desk.erase_step().await, None);
+}
+
+/// Two processes at once on the same erasures do each of them once, and none fails.
+pub async fn two_stores_share_what_is_to_be_erased(
+    database: impl Database,
+    clock: Arc<ManualClock>,
+) {
+    const USERS: u32 = 20;
+    let desks = [Desk::at(&database).await, Desk::at(&database).await];
+    desks[0].set_default("d", Window::Daily, 100).await;
+    let user_id = |number: u32| format!("u{number}");
+    let units = (0..USERS).map(|number| consume(pair(&user_id(number), "d"), 1));
+    desks[0].commit(units.collect()).await;
+    clock.advance_s(86_400);
+    for number in 0..USERS {
+        desks[0].begin_to_erase(&user_id(number)).await;
+    }
+    let finish = async |desk: &Desk<_>| while desk.erase_step().await.is_some() {};
+    tokio::join!(finish(&desks[0]), finish(&desks[1]));
+    for number in 0..USERS {
+        let rows = desks[1].rows_of(pair(&user_id(number), "d")).await;
+        assert_eq!(rows, 0, "{number}");
+    }
 }

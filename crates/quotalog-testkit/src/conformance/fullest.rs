@@ -147,11 +147,11 @@ pub async fn the_fullest_are_those_of_the_list(database: impl Database, clock: A
                     pair,
                     window: [Window::Hourly, Window::Daily][random.index(2)],
                     limit: limit(1 + random.below(60)),
-                    if_match: None,
+                    precondition: None,
                 },
                 4 => Operation::DeletePolicy {
                     pair,
-                    if_match: None,
+                    precondition: None,
                 },
                 5 => Operation::Reset { pair },
                 6 => Operation::Refund {

@@ -54,6 +54,7 @@ pub async fn a_kept_answer_outlives_a_restart(database: impl Database, _clock: A
         resource: pair("u", resource).resource,
         window: Window::Daily,
         limit: crate::conformance::desk::limit(9),
+        precondition: None,
     };
     let commands = || {
         [
@@ -69,7 +70,7 @@ pub async fn a_kept_answer_outlives_a_restart(database: impl Database, _clock: A
             Command::new(set("s")),
             Command::new(Operation::DeletePolicy {
                 pair: pair("u", "r"),
-                if_match: None,
+                precondition: None,
             }),
         ]
         .map(|command| under_key(command, "k", "caller"))

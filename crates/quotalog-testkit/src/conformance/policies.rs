@@ -55,6 +55,7 @@ pub async fn a_default_serves_who_has_no_policy(database: impl Database, _clock:
     let desk = Desk::at(&database).await;
     let delete = || Operation::DeleteDefault {
         resource: Resource::try_from("r").expect("a resource"),
+        precondition: None,
     };
     assert_eq!(desk.operate(delete()).await, Err(Refusal::NotFound));
     desk.set_default("r", Window::Hourly, 2).await;

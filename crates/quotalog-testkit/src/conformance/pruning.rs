@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use quotalog_auth::{Credential, Role};
 use quotalog_domain::Window;
-use quotalog_ledger::store::{Administer as _, Retention, Store};
+use quotalog_ledger::clock::Clock as _;
+use quotalog_ledger::store::{Administer as _, Page, Read as _, Retention, Store};
 
 use crate::ManualClock;
 use crate::conformance::Database;
@@ -162,4 +164,86 @@ pub async fn the_audit_has_a_retention_of_its_own(
     assert_eq!(prune(days(5), 100).await, 1);
     desk.set(pair("u", "r"), Window::Daily, 7).await;
     assert!(desk.audit().await[0].id > newest);
+}
+
+/// A clock that was years behind for a while dates its entries long ago, one that was ahead long after now.
+/// Neither changes which entries are the oldest.
+pub async fn an_entry_is_as_young_as_those_before_it(
+    database: impl Database,
+    clock: Arc<ManualClock>,
+) {
+    const YEARS_S: i64 = 6 * 365 * 86_400;
+    let desk = Desk::at(&database).await;
+    let retention = Retention {
+        audit_s: 2 * 86_400,
+        ..RETENTION
+    };
+    let prune = async || {
+        let pruned = desk.store.prune_step(retention, 100).await;
+        pruned.expect("the store answers")
+    };
+    let set = async |units| {
+        desk.set(pair("u", "r"), Window::Daily, units).await;
+    };
+    clock.advance_s(YEARS_S);
+    set(1).await;
+    clock.advance_s(-YEARS_S);
+    set(2).await;
+    desk.live_for_h(&clock, 24).await;
+    set(3).await;
+    clock.advance_s(-YEARS_S);
+    set(4).await;
+    assert_eq!(prune().await, 0);
+    clock.advance_s(YEARS_S);
+    assert_eq!(prune().await, 0, "behind one that is young");
+    desk.live_for_h(&clock, 24).await;
+    clock.advance_s(1);
+    assert_eq!(prune().await, 1, "the second, which is old by now");
+    desk.live_for_h(&clock, 24).await;
+    clock.advance_s(1);
+    assert_eq!(prune().await, 2, "the third, and the one behind it");
+    let left = desk.audit().await;
+    assert_eq!(left.len(), 1, "the one of the future");
+}
+
+/// Until then it is listed; its end is told from that of others.
+pub async fn a_token_is_pruned_long_after_its_end(
+    database: impl Database,
+    clock: Arc<ManualClock>,
+) {
+    let desk = Desk::at(&database).await;
+    let retention = Retention {
+        audit_s: 2 * 86_400,
+        ..RETENTION
+    };
+    let now = clock.now();
+    let (lasting, _) = desk.create(Role::Service, None).await;
+    let lasting = desk.credential(&lasting).await;
+    desk.create(Role::Service, Some(now.plus_s(3_600))).await;
+    let (later, _) = desk.create(Role::Service, Some(now.plus_s(86_400))).await;
+    desk.live_for_h(&clock, 49).await;
+    let prune = async || {
+        let pruned = desk.store.prune_step(retention, 100).await;
+        pruned.expect("the store answers")
+    };
+    let listed = async || {
+        let page = Page {
+            after: None,
+            len_max: 100,
+        };
+        let tokens = desk.store.tokens(Credential::CommandLine, page).await;
+        let tokens = tokens.expect("the store answers");
+        tokens.expect("the operator is never revoked").entries.len()
+    };
+    // The entries of the three tokens are older than the retention.
+    assert_eq!(prune().await, 3, "at the very end of the first");
+    assert_eq!(listed().await, 3);
+    clock.advance_s(1);
+    assert_eq!(prune().await, 1);
+    assert_eq!(prune().await, 0);
+    assert_eq!(listed().await, 2);
+    let found = desk.store.authenticate(later.hash()).await;
+    assert_eq!(found.expect("the store answers"), None, "expired");
+    let confirmed = desk.store.confirm(lasting).await;
+    assert!(confirmed.expect("the store answers").is_ok());
 }

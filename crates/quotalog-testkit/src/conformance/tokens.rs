@@ -22,7 +22,11 @@ fn generate(role: Role, expires_at: Option<Timestamp>) -> (Token, NewToken) {
 }
 
 impl<S: Store> Desk<S> {
-    async fn create(&self, role: Role, expires_at: Option<Timestamp>) -> (Token, TokenRecord) {
+    pub(crate) async fn create(
+        &self,
+        role: Role,
+        expires_at: Option<Timestamp>,
+    ) -> (Token, TokenRecord) {
         let (token, new) = generate(role, expires_at);
         let created = self.store.create_token(Credential::CommandLine, new).await;
         let created = created

@@ -2,6 +2,7 @@
 
 mod backup;
 mod completions;
+mod copy;
 mod default;
 mod doctor;
 mod prune;
@@ -65,6 +66,8 @@ enum Command {
     Prune(prune::Arguments),
     /// Copy the database into a new file, also beside a running server.
     Backup(backup::Arguments),
+    /// Copy everything from one database into another: from SQLite to PostgreSQL, or back.
+    Copy(copy::Arguments),
     /// Look the configuration and the database over, and change nothing.
     Doctor(Box<doctor::Arguments>),
     /// Print what a shell needs to complete commands and flags.
@@ -164,6 +167,7 @@ pub fn main() -> ExitCode {
         Command::Default(command) => default::run(command),
         Command::Prune(arguments) => prune::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
+        Command::Copy(arguments) => copy::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments, &mut Arguments::command()),
     };

@@ -70,6 +70,31 @@ struct LaneArguments {
     database_readers: usize,
 }
 
+/// The service that Envoy and other proxies ask over gRPC.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Rate-limit service for Envoy")]
+struct RlsArguments {
+    /// The address and port for Envoy's rate-limit service, gRPC with the same TLS [default: no such service].
+    #[arg(long, env = "QUOTALOG_RLS_LISTEN", value_name = "ADDRESS")]
+    rls_listen: Option<String>,
+    /// The key of the descriptor entry that names the user.
+    #[arg(
+        long,
+        env = "QUOTALOG_RLS_USER_KEY",
+        value_name = "KEY",
+        default_value = "user_id"
+    )]
+    rls_user_key: String,
+    /// The key of the descriptor entry that names the resource; without such an entry it is the domain.
+    #[arg(
+        long,
+        env = "QUOTALOG_RLS_RESOURCE_KEY",
+        value_name = "KEY",
+        default_value = "resource"
+    )]
+    rls_resource_key: String,
+}
+
 /// What a person may say about the server.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -123,6 +148,8 @@ pub(super) struct Arguments {
     lanes: LaneArguments,
     #[command(flatten)]
     connections: ConnectionArguments,
+    #[command(flatten)]
+    rls: RlsArguments,
 }
 
 /// Runs the server until it is told to stop.
@@ -142,6 +169,7 @@ pub(super) fn checked(arguments: &Arguments) -> anyhow::Result<config::Serve> {
             .as_ref()
             .map(|address| config::listen("--metrics-listen", "QUOTALOG_METRICS_LISTEN", address))
             .transpose()?,
+        rate_limits: rate_limits(&arguments.rls)?,
         requests_per_caller_max: arguments.requests_per_caller_max,
         tls: config::tls(connections.tls_cert.clone(), connections.tls_key.clone())?,
         head_timeout: config::wait(
@@ -174,4 +202,14 @@ pub(super) fn checked(arguments: &Arguments) -> anyhow::Result<config::Serve> {
             &arguments.shutdown_deadline,
         )?,
     })
+}
+
+fn rate_limits(arguments: &RlsArguments) -> anyhow::Result<Option<config::RateLimits>> {
+    let (user, resource) = (&arguments.rls_user_key, &arguments.rls_resource_key);
+    let keys = config::rls_keys(user, resource)?;
+    let Some(address) = &arguments.rls_listen else {
+        return Ok(None);
+    };
+    let listen = config::listen("--rls-listen", "QUOTALOG_RLS_LISTEN", address)?;
+    Ok(Some(config::RateLimits { listen, keys }))
 }

@@ -89,7 +89,7 @@ impl ServerArguments {
             builder = builder.authorities_pem(read("--ca-file", file)?);
         }
         let client = builder.build().map_err(|error| self.unfit(error))?;
-        let answer = app::one_thread()?.block_on(async { ask(client).await });
+        let answer = app::runtime()?.block_on(async { ask(client).await });
         answer.map_err(|error| self.failed(&error, token.is_some()))
     }
 
@@ -203,5 +203,5 @@ pub(super) fn check_resource(text: &str) -> anyhow::Result<()> {
 
 /// An instant of an answer, as the server writes it.
 pub(super) fn instant(unix_s: i64) -> String {
-    quotalog_http::instant::format(Timestamp::from_unix_s(unix_s))
+    quotalog_front::instant::format(Timestamp::from_unix_s(unix_s))
 }

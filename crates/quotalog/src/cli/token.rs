@@ -175,7 +175,7 @@ impl Create {
 }
 
 fn instant(text: &str) -> anyhow::Result<Timestamp> {
-    quotalog_http::instant::parse(text).ok_or_else(|| {
+    quotalog_front::instant::parse(text).ok_or_else(|| {
         let message = format!("--expires-at is {text:?}: write it as in 2027-01-01T00:00:00Z");
         Failure::error(Exit::Usage, message)
     })
@@ -196,8 +196,8 @@ fn json(token: &TokenRecord) -> serde_json::Value {
         "role": token.role.kind().as_str(),
         "user_id": token.user_id().map(UserId::as_str),
         "name": token.name.as_ref().map(TokenName::as_str),
-        "created_at": quotalog_http::instant::format(token.created_at),
-        "expires_at": token.expires_at.map(quotalog_http::instant::format),
+        "created_at": quotalog_front::instant::format(token.created_at),
+        "expires_at": token.expires_at.map(quotalog_front::instant::format),
     })
 }
 
@@ -207,10 +207,10 @@ fn table(tokens: &[TokenRecord]) {
             token.id.as_str().to_owned(),
             token.role.kind().as_str().to_owned(),
             token.user_id().map_or("-", UserId::as_str).to_owned(),
-            quotalog_http::instant::format(token.created_at),
+            quotalog_front::instant::format(token.created_at),
             token
                 .expires_at
-                .map_or_else(|| "never".to_owned(), quotalog_http::instant::format),
+                .map_or_else(|| "never".to_owned(), quotalog_front::instant::format),
             token
                 .name
                 .as_ref()

@@ -10,7 +10,8 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
 /// What each crate uses outside its tests.
 const USES: &[(&str, &[&str])] = &[
-    ("quotalog-domain", &["thiserror"]),
+    // A hash is as pure as all else there; it makes what a key remembers of a request short and nameless.
+    ("quotalog-domain", &["sha2", "thiserror"]),
     (
         "quotalog-auth",
         &[
@@ -38,10 +39,12 @@ const USES: &[(&str, &[&str])] = &[
     (
         "quotalog-record",
         &[
+            "quotalog-auth",
             "quotalog-domain",
             "quotalog-ledger",
             "serde",
             "serde_json",
+            "sha2",
             "thiserror",
         ],
     ),
@@ -80,10 +83,44 @@ const USES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "quotalog-front",
+        &[
+            "quotalog-auth",
+            "quotalog-domain",
+            "quotalog-ledger",
+            "bytes",
+            "itoa",
+            "quick_cache",
+            "serde",
+            "serde_json",
+            "time",
+            "tokio",
+        ],
+    ),
+    (
+        "quotalog-grpc",
+        &[
+            "quotalog-auth",
+            "quotalog-domain",
+            "quotalog-front",
+            "quotalog-ledger",
+            "axum",
+            "envoy-types",
+            "prometheus",
+            "tokio",
+            "tokio-stream",
+            "tonic",
+            "tonic-health",
+            "tower",
+            "tracing",
+        ],
+    ),
+    (
         "quotalog-http",
         &[
             "quotalog-auth",
             "quotalog-domain",
+            "quotalog-front",
             "quotalog-ledger",
             "axum",
             "base64",
@@ -91,14 +128,11 @@ const USES: &[(&str, &[&str])] = &[
             "http-body-util",
             "hyper",
             "hyper-util",
-            "itoa",
             "percent-encoding",
             "prometheus",
-            "quick_cache",
             "serde",
             "serde_json",
             "thiserror",
-            "time",
             "tokio",
             "tokio-rustls",
             "tower",
@@ -143,6 +177,8 @@ const USES: &[(&str, &[&str])] = &[
             "quotalog-auth",
             "quotalog-client",
             "quotalog-domain",
+            "quotalog-front",
+            "quotalog-grpc",
             "quotalog-http",
             "quotalog-ledger",
             "quotalog-record",
@@ -151,6 +187,7 @@ const USES: &[(&str, &[&str])] = &[
             "anyhow",
             "clap",
             "clap_complete",
+            "indicatif",
             "mimalloc",
             "percent-encoding",
             "prometheus",

@@ -1,9 +1,17 @@
 //! What callers make up costs a server nothing that lasts: no memory, and no row.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
-use hyper::Method;
+use bytes::Bytes;
+use hyper::body::{Body, Frame};
+use hyper::{Method, Request};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 use crate::support::raw::request;
 use crate::support::server::{ADMIN, Server, Site, read_number, skipped};
@@ -161,10 +169,128 @@ fn rows(database: &Path) -> BTreeMap<String, i64> {
         .collect()
 }
 
+/// How many connections of HTTP/2 send bodies, each so many at once, of so many bytes.
+const BODY_CONNECTIONS: usize = 12;
+const BODIES: usize = 100;
+const BODY_BYTES: usize = 127 * 1024;
+
+/// A batch's body whose last byte is held back until somebody opens the gate.
+struct HeldBack {
+    sent: usize,
+    gate: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl HeldBack {
+    fn behind(mut gate: watch::Receiver<bool>) -> Self {
+        Self {
+            sent: 0,
+            gate: Box::pin(async move {
+                // The gate's owner outlives this.
+                let _opened = gate.wait_for(|open| *open).await;
+            }),
+        }
+    }
+}
+
+impl Body for HeldBack {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let bytes = match self.sent {
+            0 => {
+                let mut bytes = br#"{"items":["#.to_vec();
+                bytes.resize(BODY_BYTES, b' ');
+                bytes
+            }
+            BODY_BYTES => {
+                if self.gate.as_mut().poll(context).is_pending() {
+                    return Poll::Pending;
+                }
+                b"]}".to_vec()
+            }
+            _ => return Poll::Ready(None),
+        };
+        self.sent += bytes.len();
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from(bytes)))))
+    }
+}
+
+/// Sends batches whose bodies are all under way at once. Returns how often each status was answered.
+async fn send_bodies(server: &Server, token: &str) -> BTreeMap<u16, i64> {
+    let (open, gate) = watch::channel(false);
+    let mut calls = Vec::new();
+    for _ in 0..BODY_CONNECTIONS {
+        let stream = TcpStream::connect(server.address).await.unwrap();
+        let (sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+                .await
+                .unwrap();
+        tokio::spawn(connection);
+        for _ in 0..BODIES {
+            let request = Request::post("http://localhost/consume")
+                .header("authorization", format!("Bearer {token}"))
+                .header("content-type", "application/json")
+                .body(HeldBack::behind(gate.clone()));
+            let mut sender = sender.clone();
+            calls.push(tokio::spawn(async move {
+                let response = sender.send_request(request.unwrap()).await;
+                response.unwrap().status().as_u16()
+            }));
+        }
+    }
+    // The server is as far as it gets without the ends of the bodies when it answers this.
+    server.call(Method::GET, "/readyz", "").await.is(200);
+    open.send_replace(true);
+    let mut times = BTreeMap::new();
+    for call in calls {
+        *times.entry(call.await.unwrap()).or_default() += 1;
+    }
+    times
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_take_no_memory_without_a_token_and_little_with_one() {
+    let site = Site::new();
+    let server = site.serve();
+    server.ready().await;
+    for (token, expected, grown_max) in [
+        ("ql_unknown", [401, 401], 24 * 1024 * 1024),
+        // What has room is judged: it has no items.
+        (ADMIN, [422, 503], 64 * 1024 * 1024),
+    ] {
+        let before = peak_bytes(&server);
+        let statuses = send_bodies(&server, token).await;
+        assert!(
+            statuses.keys().all(|status| expected.contains(status)),
+            "{statuses:?}"
+        );
+        match before.zip(peak_bytes(&server)) {
+            Some((before, after)) => {
+                let grown = after.saturating_sub(before);
+                assert!(grown < grown_max, "{grown} bytes from {before}");
+            }
+            None => skipped("this system does not tell how much memory a process holds"),
+        }
+    }
+}
+
 /// The memory that a server holds; none where the system does not tell.
 fn resident_bytes(server: &Server) -> Option<usize> {
+    memory(server, "VmRSS:")
+}
+
+/// The most that it ever held.
+fn peak_bytes(server: &Server) -> Option<usize> {
+    memory(server, "VmHWM:")
+}
+
+fn memory(server: &Server, name: &str) -> Option<usize> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    let line = status.lines().find(|line| line.starts_with(name))?;
     let kilobytes: usize = line.split_whitespace().nth(1)?.parse().unwrap();
     Some(kilobytes * 1024)
 }

@@ -52,6 +52,7 @@ fn help_is_as_it_is_kept() {
         &["default", "delete"],
         &["prune"],
         &["backup"],
+        &["copy"],
         &["doctor"],
         &["completions"],
     ];
@@ -97,6 +98,7 @@ fn every_command_is_in_the_help_that_is_kept() {
         "default",
         "prune",
         "backup",
+        "copy",
         "doctor",
         "completions",
         "help",
@@ -140,6 +142,9 @@ fn wrong_arguments_exit_with_2() {
         &["prune", "--json"],
         &["backup"],
         &["backup", ""],
+        &["copy"],
+        &["copy", "--from", "sqlite:a.db"],
+        &["copy", "--from", "a.db", "--to", "sqlite:b.db"],
     ] {
         let output = site.run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

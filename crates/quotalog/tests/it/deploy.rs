@@ -1,11 +1,18 @@
 //! What `deploy/` holds is what its own tools take.
 
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
-use crate::support::server::skipped;
+use hyper::Method;
+use quotalog_testkit::postgres::{Cluster, Setup};
+
+use crate::cli::fails;
+use crate::support::server::{ADMIN, Connection, Site, skipped, until};
 
 const UNIT: &str = include_str!("../../../../deploy/quotalog.service");
+const BALANCER: &str = include_str!("../../../../deploy/haproxy.cfg");
+const ROLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/roles.sql");
 
 /// The unit, with a program that is there, in a folder of its own.
 fn unit(folder: &Path) -> std::path::PathBuf {
@@ -43,4 +50,155 @@ fn the_unit_waits_longer_than_the_server_drains() {
     // The delay, the deadline and the closing of the store, as they are by default.
     assert!(number("TimeoutStopSec=") > 1 + 30 + 10);
     assert!(number("LimitNOFILE=") > 10_000);
+}
+
+/// A program that ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ended = self.0.kill();
+        let _ended = self.0.wait();
+    }
+}
+
+/// The balancer as it is configured, but for the addresses.
+fn balance(folder: &Path, nodes: [SocketAddr; 2]) -> Option<(Running, SocketAddr)> {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = port.local_addr().unwrap();
+    let mut config = BALANCER.replace("bind :8200", &format!("bind {address}"));
+    for (place, node) in nodes.iter().enumerate() {
+        let name = format!("node-{0} node-{0}:8200", place + 1);
+        assert!(config.contains(&name));
+        config = config.replace(&name, &format!("node-{} {node}", place + 1));
+    }
+    let file = folder.join("haproxy.cfg");
+    std::fs::write(&file, config).unwrap();
+    drop(port);
+    let mut haproxy = Command::new("haproxy");
+    haproxy.arg("-db").arg("-f").arg(file);
+    haproxy.stdout(Stdio::null()).stderr(Stdio::null());
+    Some((Running(haproxy.spawn().ok()?), address))
+}
+
+#[tokio::test]
+async fn behind_the_balancer_a_node_may_stop_and_nobody_notices() {
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    let site = Site::on(&cluster.database());
+    let delayed = || site.serve_with(|command| command.env("QUOTALOG_SHUTDOWN_DELAY", "2s"));
+    let nodes = [delayed(), delayed()];
+    for node in &nodes {
+        node.ready().await;
+    }
+    let addresses = [nodes[0].address, nodes[1].address];
+    let folder = site.folder.path();
+    let Some((_balancer, address)) = balance(folder, addresses) else {
+        return skipped("there is no HAProxy (package haproxy)");
+    };
+    let call = async |method, path| {
+        let mut connection = Connection::open(address).await?;
+        let answer = connection.call(method, path, ADMIN, "").await;
+        answer.map_err(std::io::Error::other)
+    };
+    until("the balancer serves", async || {
+        let answer = call(Method::GET, "/readyz").await;
+        answer.is_ok_and(|answer| answer.status == 200)
+    })
+    .await;
+    nodes[0].set("/quotas/u/r", "daily", 1_000).await;
+    let consume = async || {
+        let answer = call(Method::POST, "/quotas/u/r/consume").await.unwrap();
+        answer.is(200);
+    };
+    for _ in 0..50 {
+        consume().await;
+    }
+    let [first, second] = nodes;
+    first.signal("TERM");
+    let mut ended = tokio::spawn(first.ended());
+    while !ended.is_finished() {
+        consume().await;
+    }
+    assert_eq!((&mut ended).await.unwrap().code(), Some(0));
+    consume().await;
+    assert_eq!(call(Method::GET, "/metrics").await.unwrap().status, 403);
+    drop(second);
+}
+
+#[tokio::test]
+async fn a_node_does_all_its_work_as_a_role_that_may_change_no_table() {
+    let Some(cluster) = Cluster::own(&Setup::new()) else {
+        return;
+    };
+    let superuser = cluster.database();
+    let passwords = [
+        ("QUOTALOG_OWNER_PASSWORD", "o'wner\\"),
+        ("QUOTALOG_NODE_PASSWORD", "$node"),
+    ];
+    superuser.run_script(Path::new(ROLES), &passwords);
+    let url = |role: &str| {
+        let url = superuser.url().replace("postgres@", &format!("{role}@"));
+        url.replace(superuser.name(), "quotalog")
+    };
+    let site = Site::on(&superuser);
+    let as_role = |command: &mut Command, role: &str, password: &str| {
+        command.env("QUOTALOG_DATABASE", url(role));
+        command.env("PGPASSWORD", password);
+    };
+    let run = |arguments: &[&str], (role, password): (&str, &str)| {
+        let mut command = site.command(arguments);
+        as_role(&mut command, role, password);
+        command.output().unwrap()
+    };
+    let (owner, node) = (("quotalog_owner", "o'wner\\"), ("quotalog", "$node"));
+
+    // Before the tables are there, a node may not make them.
+    fails(&run(&["token", "list"], node), 2, "permission denied");
+    assert!(run(&["token", "list"], owner).status.success());
+    let server = site.serve_with(|command| {
+        as_role(command, node.0, node.1);
+        command
+    });
+    server.ready().await;
+    server.set("/quotas/u/r", "daily", 10).await;
+    server.set("/defaults/r", "daily", 10).await;
+    let requests = [
+        (Method::POST, "/quotas/u/r/consume", 200),
+        (Method::POST, "/quotas/v/r/consume", 200),
+        (Method::POST, "/quotas/u/r/refund", 200),
+        (Method::POST, "/quotas/u/r/reset", 200),
+        (Method::GET, "/quotas?sort=used_percent", 200),
+        (Method::GET, "/audit", 200),
+        (Method::DELETE, "/quotas/u/r", 204),
+        (Method::DELETE, "/defaults/r", 204),
+        (Method::DELETE, "/quotas/u", 204),
+        (Method::DELETE, "/quotas/v", 204),
+    ];
+    for (method, path, status) in requests {
+        server.call(method, path, "").await.is(status);
+    }
+    let commands: [&[&str]; 2] = [&["token", "create", "--role", "viewer"], &["prune"]];
+    for arguments in commands {
+        let output = run(arguments, node);
+        assert!(output.status.success(), "{output:?}");
+    }
+    assert!(!site.log().contains(" ERROR quotalog"), "{}", site.log());
+
+    // What it may not do, and the owner may.
+    for sql in [
+        "DROP TABLE quota_usage",
+        "TRUNCATE quota_usage",
+        "CREATE TABLE more ()",
+    ] {
+        let sql = format!("SET ROLE quotalog; {sql}");
+        let refused = std::panic::catch_unwind(|| superuser.in_database("quotalog").ask(&sql));
+        assert!(refused.is_err(), "{sql}");
+    }
+    let file = format!("sqlite:{}", site.folder.path().join("copy.db").display());
+    let (from, to) = (url(owner.0), file.as_str());
+    let output = run(&["copy", "--from", &from, "--to", to], owner);
+    assert!(output.status.success(), "{output:?}");
 }

@@ -66,6 +66,11 @@ async fn a_full_disk_refuses_consumes_until_there_is_room_and_miscounts_none() {
     let site = Site::new();
     let (server, ballast) = on_a_small_disk(&site, command);
     server.set("/quotas/u/r", "daily", 1_000_000).await;
+    // The database must grow before its log can be moved into it; else it would be emptied and filled again.
+    for number in 0..30 {
+        let path = format!("/quotas/{}-{number}/r", "x".repeat(200));
+        server.set(&path, "daily", 1).await;
+    }
     let mut tally = Tally::default();
     while consume(&server, &mut tally).await == 200 {}
     for _ in 0..20 {

@@ -9,7 +9,7 @@ use hyper::{Method, Request};
 use tokio::sync::watch;
 
 use crate::support::load::{Load, Tally};
-use crate::support::server::{ADMIN, Connection, Site, until};
+use crate::support::server::{ADMIN, Connection, Site, read_number, until};
 
 const CONNECTIONS: usize = 64;
 
@@ -140,4 +140,88 @@ fn keyed_consume(key: &str) -> Request<Full<Bytes>> {
         .header("idempotency-key", key)
         .body(Full::default())
         .unwrap()
+}
+
+/// An erasure goes on when its client has left, and after a crash in the middle of it.
+#[tokio::test]
+async fn an_erasure_is_finished_whatever_happens() {
+    const ROWS: i64 = 100_000;
+    let site = Site::new();
+    let server = site.serve();
+    server.set("/quotas/u/r", "daily", 10).await;
+    assert!(server.stop().success());
+    let fill = format!(
+        "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {ROWS}) \
+         INSERT INTO quota_usage (user_id, resource, window_start, usage, created_at, updated_at) \
+         SELECT 'u', 'r', strftime('%Y-%m-%d %H:00:00', 'now', '-2 days', '-' || (n % 500) || ' hours'), 1, \
+         '2026-01-01 00:00:00', '2026-01-01 00:00:00' FROM n WHERE n <= 500 \
+         UNION ALL SELECT 'u', 'r' || n, strftime('%Y-%m-%d 00:00:00', 'now', '-3 days'), 1, \
+         '2026-01-01 00:00:00', '2026-01-01 00:00:00' FROM n WHERE n > 500"
+    );
+    let database = rusqlite::Connection::open(site.database()).unwrap();
+    database.execute_batch(&fill).unwrap();
+    drop(database);
+    let left = || read_number(&site.database(), "SELECT count(*) FROM quota_usage");
+    assert_eq!(left(), ROWS);
+
+    let server = site.serve();
+    let address = server.address;
+    let client = tokio::spawn(async move {
+        let mut connection = Connection::open(address).await.unwrap();
+        let _left = connection
+            .call(Method::DELETE, "/quotas/u", ADMIN, "")
+            .await;
+    });
+    until("the erasure has begun", async || left() < ROWS).await;
+    client.abort();
+    server.kill();
+    let at_crash = left();
+    assert!(at_crash > 0, "the crash came too late to show anything");
+
+    let server = site.serve();
+    until("the erasure is finished", async || left() == 0).await;
+    let unfinished = "SELECT count(*) FROM quotalog_erasures";
+    until("nothing is left of it", async || {
+        read_number(&site.database(), unfinished) == 0
+    })
+    .await;
+    let audit = server
+        .call(Method::GET, "/audit?user_id=u&limit=1", "")
+        .await;
+    assert_eq!(audit.is(200).json()["entries"][0]["action"], "user.erase");
+}
+
+/// Where the file keeps what was deleted, it keeps nothing of an erased user, and neither does its log.
+#[tokio::test]
+async fn no_byte_of_an_erased_user_is_left_but_in_the_audit() {
+    const USER: &str = "somebody-who-wants-to-be-forgotten";
+    let site = Site::new();
+    let server = site.serve();
+    for resource in 0..300 {
+        let path = format!("/quotas/{USER}/r{resource}");
+        server.set(&path, "daily", 1_000).await;
+        let consume = format!("{path}/consume");
+        server.call(Method::POST, &consume, "").await.is(200);
+        // Others come in between, so that pages are split and shared.
+        server
+            .set(&format!("/quotas/other-{resource}/r"), "daily", 10)
+            .await;
+    }
+    let erased = server
+        .call(Method::DELETE, &format!("/quotas/{USER}"), "")
+        .await;
+    erased.is(204);
+    assert!(server.stop().success());
+    let file = rusqlite::Connection::open(site.database()).unwrap();
+    let forget = "DELETE FROM quotalog_audit; PRAGMA wal_checkpoint(TRUNCATE)";
+    // What the audit held is the one thing that is overwritten only from here on.
+    file.execute_batch(&format!("PRAGMA secure_delete = ON; {forget}"))
+        .unwrap();
+    drop(file);
+    let bytes = std::fs::read(site.database()).unwrap();
+    let found = bytes
+        .windows(USER.len())
+        .filter(|bytes| *bytes == USER.as_bytes());
+    assert_eq!(found.count(), 0);
+    assert!(!site.folder.path().join("quotalog.db-wal").exists());
 }

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::support::chance::Chance;
 use crate::support::raw::{RawAnswer, request};
@@ -34,23 +35,25 @@ type Attempts = BTreeMap<&'static str, usize>;
 struct Client {
     name: usize,
     chance: Chance,
-    addresses: watch::Receiver<SocketAddr>,
+    addresses: watch::Receiver<Vec<SocketAddr>>,
     answered: watch::Sender<usize>,
     connection: Option<Stream>,
     answers: Vec<RawAnswer>,
     attempts: Attempts,
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn consumes_that_are_cut_off_anywhere_and_repeated_count_once_each() {
-    let mut chance = Chance::new();
-    let site = Site::new();
-    let mut server = site.serve();
-    server.set("/quotas/u/retries", "daily", 1_000_000).await;
-    let (address, addresses) = watch::channel(server.address);
-    let (answered, answers) = watch::channel(0);
-    let clients: Vec<_> = (0..CLIENTS)
-        .map(|name| {
+/// Clients at work, who insist on 2,000 consumes of the pair `u`, `retries`.
+pub(crate) struct Clients {
+    clients: Vec<JoinHandle<Client>>,
+    addresses: watch::Sender<Vec<SocketAddr>>,
+    answers: watch::Receiver<usize>,
+}
+
+impl Clients {
+    pub(crate) fn start(chance: &mut Chance, addresses: impl Into<Vec<SocketAddr>>) -> Self {
+        let (sender, addresses) = watch::channel(addresses.into());
+        let (answered, answers) = watch::channel(0);
+        let clients = (0..CLIENTS).map(|name| {
             let client = Client {
                 name,
                 chance: chance.fork(),
@@ -61,47 +64,79 @@ async fn consumes_that_are_cut_off_anywhere_and_repeated_count_once_each() {
                 attempts: Attempts::new(),
             };
             tokio::spawn(client.consume_all())
-        })
-        .collect();
-    let consumes = CLIENTS * CONSUMES_OF_EACH;
-    let share = consumes / (ENDS_OF_THE_SERVER + 1);
-    for end in 1..=ENDS_OF_THE_SERVER {
-        let at = share * end + chance.below(share / 2);
-        until("answers", async || *answers.borrow() >= at).await;
-        server = end_and_start(&mut chance, &site, server).await;
-        address.send(server.address).unwrap();
+        });
+        Self {
+            clients: clients.collect(),
+            addresses: sender,
+            answers,
+        }
     }
 
-    let mut all = Vec::new();
-    let mut attempts = Attempts::new();
-    let mut granted: BTreeMap<String, u64> = BTreeMap::new();
-    for client in clients {
-        let client = client.await.unwrap();
-        for answer in &client.answers {
-            let window_start = answer.json()["window_start"].as_str().unwrap().to_owned();
-            *granted.entry(window_start).or_default() += 1;
-        }
-        for (&became, times) in &client.attempts {
-            *attempts.entry(became).or_default() += times;
-        }
-        all.push(client);
+    /// Waits until so many of so many parts are answered, and one more part is left.
+    pub(crate) async fn until_answered(&self, parts: usize, of: usize) {
+        let at = CLIENTS * CONSUMES_OF_EACH * parts / (of + 1);
+        until("answers", async || *self.answers.borrow() >= at).await;
     }
-    eprintln!("{attempts:?}");
-    let stored = site.stored("u", "retries");
-    assert_eq!(stored.values().sum::<u64>(), 2_000);
-    assert_eq!(stored, granted);
-    for frequent in [
-        "cut in head",
-        "cut in body",
-        "cut before answer",
-        "cut in answer",
-        "replayed",
-    ] {
-        assert!(attempts.get(frequent) >= Some(&100), "{frequent}");
+
+    /// Where servers listen from now on.
+    pub(crate) fn go_to(&self, addresses: impl Into<Vec<SocketAddr>>) {
+        self.addresses.send(addresses.into()).unwrap();
     }
-    assert!(attempts.contains_key("broken by the server"));
+
+    /// Waits for the last answer, and checks that each consume was counted once, in the window that was answered.
+    pub(crate) async fn have_counted_once_each(self, site: &Site) {
+        self.counted_once_each(site).await;
+    }
+
+    async fn counted_once_each(self, site: &Site) -> Vec<Client> {
+        let mut all = Vec::new();
+        let mut attempts = Attempts::new();
+        let mut granted: BTreeMap<String, u64> = BTreeMap::new();
+        for client in self.clients {
+            let client = client.await.unwrap();
+            for answer in &client.answers {
+                let window_start = answer.json()["window_start"].as_str().unwrap().to_owned();
+                *granted.entry(window_start).or_default() += 1;
+            }
+            for (&became, times) in &client.attempts {
+                *attempts.entry(became).or_default() += times;
+            }
+            all.push(client);
+        }
+        eprintln!("{attempts:?}");
+        let stored = site.stored("u", "retries");
+        assert_eq!(stored.values().sum::<u64>(), 2_000);
+        assert_eq!(stored, granted);
+        for frequent in [
+            "cut in head",
+            "cut in body",
+            "cut before answer",
+            "cut in answer",
+            "replayed",
+        ] {
+            assert!(attempts.get(frequent) >= Some(&100), "{frequent}");
+        }
+        assert!(attempts.contains_key("broken by the server"));
+        all
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn consumes_that_are_cut_off_anywhere_and_repeated_count_once_each() {
+    let mut chance = Chance::new();
+    let site = Site::new();
+    let mut server = site.serve();
+    server.set("/quotas/u/retries", "daily", 1_000_000).await;
+    let clients = Clients::start(&mut chance, [server.address]);
+    for end in 1..=ENDS_OF_THE_SERVER {
+        clients.until_answered(end, ENDS_OF_THE_SERVER).await;
+        server = end_and_start(&mut chance, &site, server).await;
+        clients.go_to([server.address]);
+    }
+    let mut all = clients.counted_once_each(&site).await;
 
     // Long after, and after one more crash, each key is answered as it was.
+    let stored = site.stored("u", "retries");
     server.kill();
     let server = site.serve();
     for client in &mut all {
@@ -201,14 +236,18 @@ impl Client {
         Ok(None)
     }
 
-    /// Connects to the server that runs, or to the next if none does.
+    /// Connects to a server that runs, or to the next if none does.
     async fn connect(&mut self) -> Stream {
         loop {
-            let address = *self.addresses.borrow_and_update();
-            match Stream::open(address).await {
-                Ok(open) => return open,
-                Err(_no_server) => self.addresses.changed().await.unwrap(),
+            let mut addresses = self.addresses.borrow_and_update().clone();
+            let first = self.chance.below(addresses.len());
+            addresses.rotate_left(first);
+            for address in addresses {
+                if let Ok(open) = Stream::open(address).await {
+                    return open;
+                }
             }
+            self.addresses.changed().await.unwrap();
         }
     }
 

@@ -1,7 +1,9 @@
 //! `/defaults`: the policies that serve whoever has none of their own.
 
+use hyper::Method;
 use serde_json::json;
 
+use super::policies::{conditional, etag};
 use crate::support::app::{TestApp, encoded};
 
 const DEFAULT: &str = "/defaults/r";
@@ -36,12 +38,40 @@ async fn a_default_is_set_changed_and_removed() {
     }
     let shown = app.get(DEFAULT).await.is(200);
     assert_eq!(shown.json(), changed);
-    assert_eq!(shown.header("etag"), None);
+    assert!(shown.header("etag").is_some());
     let gone = app.delete(DEFAULT).await.is(204);
     assert!(gone.body.is_empty());
     app.get(DEFAULT).await.problem(404, "not-found");
     app.get("/quotas/u/r").await.problem(404, "not-found");
     app.delete(DEFAULT).await.problem(404, "not-found");
+}
+
+#[tokio::test]
+async fn a_change_of_a_default_can_be_made_to_depend_on_its_state() {
+    let app = TestApp::new().await;
+    let send = async |method: Method, name: &str, tag: &str, body: &str| {
+        conditional(&app, method, DEFAULT, &[(name, tag)], body).await
+    };
+    let put = send(Method::PUT, "if-match", "*", DAILY_2).await;
+    put.problem(412, "precondition-failed");
+    let put = send(Method::PUT, "if-none-match", "*", DAILY_2).await;
+    let first = etag(&put.is(200));
+    assert_eq!(etag(&app.get(DEFAULT).await), first);
+    let put = send(Method::PUT, "if-none-match", "*", HOURLY_5).await;
+    put.problem(412, "precondition-failed");
+    let put = send(Method::PUT, "if-match", &first, HOURLY_5).await;
+    let second = etag(&put.is(200));
+    for (method, body) in [(Method::PUT, DAILY_2), (Method::DELETE, "")] {
+        let stale = send(method.clone(), "if-match", &first, body).await;
+        stale.problem(412, "precondition-failed");
+        let malformed = send(method, "if-match", "x", body).await;
+        malformed.problem(400, "malformed-request");
+    }
+    assert_eq!(app.get(DEFAULT).await.json()["limit_count"], 5);
+    let deleted = send(Method::DELETE, "if-match", &second, "").await;
+    deleted.is(204);
+    let again = send(Method::DELETE, "if-match", &second, "").await;
+    again.problem(404, "not-found");
 }
 
 /// C24, of defaults: a default is looked up, never copied.

@@ -10,17 +10,29 @@ use crate::support::app::TestApp;
 const HOURLY_5: &str = r#"{"window":"hourly","limit_count":5}"#;
 
 /// Sends a request for `u`/`r` with these `If-Match` lines.
-async fn if_match(app: &TestApp, method: Method, tags: &[&str], body: &str) -> Answer {
-    let mut request = app.request(method, "/quotas/u/r");
-    for tag in tags {
-        request = request.header("if-match", *tag);
+async fn precondition(app: &TestApp, method: Method, tags: &[&str], body: &str) -> Answer {
+    let lines: Vec<_> = tags.iter().map(|tag| ("if-match", *tag)).collect();
+    conditional(app, method, "/quotas/u/r", &lines, body).await
+}
+
+/// Sends a request with these fields.
+pub(super) async fn conditional(
+    app: &TestApp,
+    method: Method,
+    path: &str,
+    lines: &[(&str, &str)],
+    body: &str,
+) -> Answer {
+    let mut request = app.request(method, path);
+    for (name, value) in lines {
+        request = request.header(*name, *value);
     }
     let request = request.header("content-type", "application/json");
     app.send(request.body(Body::from(body.to_owned())).unwrap())
         .await
 }
 
-fn etag(answer: &Answer) -> String {
+pub(super) fn etag(answer: &Answer) -> String {
     answer.header("etag").expect("an ETag").to_owned()
 }
 
@@ -124,7 +136,7 @@ async fn a_put_can_be_made_to_depend_on_the_policy() {
     let app = TestApp::new().await;
     // Without a policy no condition holds.
     for tag in ["*", "\"x\""] {
-        if_match(&app, Method::PUT, &[tag], HOURLY_5)
+        precondition(&app, Method::PUT, &[tag], HOURLY_5)
             .await
             .problem(412, "precondition-failed");
     }
@@ -138,24 +150,26 @@ async fn a_put_can_be_made_to_depend_on_the_policy() {
         &[""],
         &["\"*\""],
     ] {
-        let put = if_match(&app, Method::PUT, tags, HOURLY_5).await;
+        let put = precondition(&app, Method::PUT, tags, HOURLY_5).await;
         put.problem(412, "precondition-failed");
     }
     assert_eq!(app.check().await.json()["limit_count"], 1);
-    if_match(&app, Method::PUT, &["*"], HOURLY_5).await.is(200);
+    precondition(&app, Method::PUT, &["*"], HOURLY_5)
+        .await
+        .is(200);
     // The tag of a state that is gone.
     app.set_time("2026-11-30T18:21:00Z");
     let now = etag(&app.policy("hourly", 2).await);
-    let put = if_match(&app, Method::PUT, &[&first], HOURLY_5).await;
+    let put = precondition(&app, Method::PUT, &[&first], HOURLY_5).await;
     put.problem(412, "precondition-failed");
     let list = format!("\"x\" , W/{now},,{now}");
-    let changed = if_match(&app, Method::PUT, &[&list], HOURLY_5)
+    let changed = precondition(&app, Method::PUT, &[&list], HOURLY_5)
         .await
         .is(200);
-    let put = if_match(&app, Method::PUT, &["\"x\"", &etag(&changed)], HOURLY_5).await;
+    let put = precondition(&app, Method::PUT, &["\"x\"", &etag(&changed)], HOURLY_5).await;
     put.is(200);
     for malformed in ["x", "\"x", "*, \"x\"", "\"x\" \"y\""] {
-        let put = if_match(&app, Method::PUT, &[malformed], HOURLY_5).await;
+        let put = precondition(&app, Method::PUT, &[malformed], HOURLY_5).await;
         put.problem(400, "malformed-request");
     }
 }
@@ -164,22 +178,47 @@ async fn a_put_can_be_made_to_depend_on_the_policy() {
 async fn a_delete_can_be_made_to_depend_on_the_policy() {
     let app = TestApp::new().await;
     for tag in ["*", "\"x\""] {
-        if_match(&app, Method::DELETE, &[tag], "")
+        precondition(&app, Method::DELETE, &[tag], "")
             .await
             .problem(404, "not-found");
     }
     let tag = etag(&app.policy("hourly", 5).await);
     for wrong in ["\"x\"", &format!("W/{tag}")] {
-        if_match(&app, Method::DELETE, &[wrong], "")
+        precondition(&app, Method::DELETE, &[wrong], "")
             .await
             .problem(412, "precondition-failed");
     }
-    if_match(&app, Method::DELETE, &["\"x\"", &tag], "")
+    precondition(&app, Method::DELETE, &["\"x\"", &tag], "")
         .await
         .is(204);
     app.policy("hourly", 5).await;
-    if_match(&app, Method::DELETE, &["*"], "").await.is(204);
+    precondition(&app, Method::DELETE, &["*"], "").await.is(204);
     app.get("/quotas/u/r").await.problem(404, "not-found");
+}
+
+#[tokio::test]
+async fn a_policy_can_be_made_only_where_there_is_none() {
+    let app = TestApp::new().await;
+    let put = async |tag: &str| {
+        let line = ("if-none-match", tag);
+        conditional(&app, Method::PUT, "/quotas/u/r", &[line], HOURLY_5).await
+    };
+    put("*").await.is(200);
+    put("*").await.problem(412, "precondition-failed");
+    let tag = etag(&app.policy("daily", 7).await);
+    put(&tag).await.problem(412, "precondition-failed");
+    let weak = format!("\"x\", W/{tag}");
+    put(&weak).await.problem(412, "precondition-failed");
+    assert_eq!(app.check().await.json()["limit_count"], 7);
+    put("\"x\"").await.is(200);
+    put("x").await.problem(400, "malformed-request");
+    let both = [("if-none-match", "*"), ("if-match", "*")];
+    let put = conditional(&app, Method::PUT, "/quotas/u/r", &both, HOURLY_5).await;
+    put.problem(400, "malformed-request");
+    let none = [("if-none-match", "*")];
+    let delete = conditional(&app, Method::DELETE, "/quotas/u/r", &none, "").await;
+    delete.problem(412, "precondition-failed");
+    app.get("/quotas/u/r").await.is(200);
 }
 
 /// A default is no policy of the pair's own.
@@ -188,10 +227,10 @@ async fn a_condition_never_holds_for_a_default() {
     let app = TestApp::new().await;
     app.default("r", Window::Hourly, 5).await;
     for tag in ["*", "\"x\""] {
-        if_match(&app, Method::PUT, &[tag], HOURLY_5)
+        precondition(&app, Method::PUT, &[tag], HOURLY_5)
             .await
             .problem(412, "precondition-failed");
-        if_match(&app, Method::DELETE, &[tag], "")
+        precondition(&app, Method::DELETE, &[tag], "")
             .await
             .problem(404, "not-found");
     }
@@ -204,7 +243,9 @@ async fn a_condition_never_holds_for_a_default() {
 async fn a_condition_is_for_policies_alone() {
     let app = TestApp::new().await;
     app.policy("hourly", 5).await;
-    if_match(&app, Method::GET, &["\"x\""], "").await.is(200);
+    precondition(&app, Method::GET, &["\"x\""], "")
+        .await
+        .is(200);
     let request = app.request(Method::POST, "/quotas/u/r/consume");
     let request = request.header("if-match", "\"x\"").body(Body::empty());
     app.send(request.unwrap()).await.is(200);

@@ -7,6 +7,7 @@ use hyper::{Method, Request};
 use quotalog_testkit::Fault;
 use serde_json::Value;
 
+use crate::support::answer::Answer;
 use crate::support::app::TestApp;
 use crate::support::log::Log;
 
@@ -57,6 +58,8 @@ async fn c47_every_refusal_is_a_problem_document() {
         check_page(&app, &problem, name).await;
         names.insert(name.to_owned());
     }
+    // A body that does not come is waited for for half a minute: the tests of bodies have a clock of their own.
+    names.insert("request-timeout".to_owned());
     assert_eq!(names, documented());
 }
 
@@ -224,6 +227,34 @@ async fn a_fault_of_ours_is_logged_once_with_the_request_id() {
     );
 }
 
+/// A refusal says what would not be refused.
+#[tokio::test]
+async fn a_refusal_tells_the_way_out() {
+    let app = TestApp::new().await;
+    let alice = app.user_token("alice").await;
+    let says = |answer: &Answer, what: &str| {
+        let document = answer.json();
+        let text = document["errors"][0]["message"].as_str();
+        let text = text.or(document["detail"].as_str()).unwrap();
+        assert!(text.contains(what), "{text}");
+    };
+    let get = async |path: &str| app.call(Method::GET, path, &alice, "").await;
+    says(&get("/audit").await, "of a role that may not");
+    says(&get("/quotas/a%2Fb/r").await, "%2F");
+    says(&get("/quotas/alice?lmit=5").await, ": limit, cursor.");
+    says(
+        &get("/quotas/alice?cursor=x").await,
+        "with the same filters",
+    );
+    let unknown = app
+        .call(Method::GET, "/quotas/alice", "ql_unknown", "")
+        .await;
+    says(
+        &unknown.problem(401, "unauthorized"),
+        "Authorization: Bearer <token>",
+    );
+}
+
 #[tokio::test]
 async fn health_and_readiness_are_for_anyone() {
     let (app, store) = TestApp::faulty().await;
@@ -243,7 +274,13 @@ async fn health_and_readiness_are_for_anyone() {
     app.policy("hourly", 5).await;
     app.draining.start();
     ask("/healthz").await.is(200);
-    ask("/readyz").await.problem(503, "unavailable");
+    let stopping = ask("/readyz").await.problem(503, "unavailable");
+    assert!(
+        stopping.json()["detail"]
+            .as_str()
+            .unwrap()
+            .contains("stopping")
+    );
     // What still comes is served.
     app.consume().await.is(200);
 }

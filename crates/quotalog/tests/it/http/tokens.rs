@@ -188,6 +188,9 @@ async fn a_new_token_may_have_a_name_and_an_end() {
         let body = format!(r#"{{"role":"viewer","name":{name}}}"#);
         check_new(&app, &body, &["name invalid"]).await;
     }
+    // A secret in the wrong place, which every list would show.
+    let body = format!(r#"{{"role":"viewer","name":"ql_{}"}}"#, "A".repeat(43));
+    check_new(&app, &body, &["name invalid"]).await;
     let body = format!(r#"{{"role":"viewer","name":"{longest}"}}"#);
     check_new(&app, &body, &[]).await;
     for end in [

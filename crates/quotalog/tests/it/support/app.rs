@@ -8,7 +8,8 @@ use axum::http::{HeaderValue, request};
 use hyper::{Method, Request};
 use quotalog_auth::{Caller, Credential, Role, Token, TokenId};
 use quotalog_domain::{Command, Limit, Operation, Resource, Timestamp, UserId, Window};
-use quotalog_http::{Admission, App, Draining, Metrics};
+use quotalog_front::{Admission, Draining};
+use quotalog_http::{App, Metrics};
 use quotalog_ledger::store::{Administer as _, Store};
 use quotalog_ledger::{Ledger, Settings};
 use quotalog_store_sqlite::{SqliteConfig, SqliteStore};
@@ -169,6 +170,7 @@ impl TestApp {
             resource: Resource::try_from(resource).unwrap(),
             window,
             limit: Limit::settable(limit).unwrap(),
+            precondition: None,
         });
         let operator = Caller {
             role: Role::Admin,

@@ -3,9 +3,11 @@
 pub(crate) mod answer;
 pub(crate) mod app;
 pub(crate) mod chance;
+pub(crate) mod envoy;
 pub(crate) mod load;
 pub(crate) mod log;
 pub(crate) mod raw;
+pub(crate) mod rls;
 pub(crate) mod server;
 pub(crate) mod stream;
 pub(crate) mod tls;

@@ -158,6 +158,11 @@ impl Site {
         Server::start(&mut command)
     }
 
+    /// A server that knows [`ADMIN`] and serves rate limits too.
+    pub(crate) fn serve_rls(&self) -> Server {
+        self.serve_with(with_rls)
+    }
+
     fn serving(&self) -> Command {
         let mut command = self.command(&["serve", "--listen", "127.0.0.1:0"]);
         command.env("QUOTALOG_ADMIN_TOKEN", ADMIN);
@@ -203,6 +208,15 @@ impl Server {
                 return server;
             }
         }
+    }
+
+    /// Where it serves rate limits, as it has said.
+    #[track_caller]
+    pub(crate) fn rls_address(&self) -> SocketAddr {
+        let mut said = self.printed.lines();
+        let url = said.find_map(|line| line.strip_prefix("the rate-limit service listens on "));
+        let (_scheme, address) = url.unwrap().split_once("://").unwrap();
+        address.parse().unwrap()
     }
 
     /// Waits until it says that it is ready.
@@ -320,6 +334,11 @@ impl Connection {
         self.sender.ready().await?;
         Answer::read(self.sender.send_request(request).await?).await
     }
+}
+
+/// Has a server serve rate limits on a free port.
+pub(crate) fn with_rls(command: &mut Command) -> &mut Command {
+    command.env("QUOTALOG_RLS_LISTEN", "127.0.0.1:0")
 }
 
 /// Runs a command that should end by itself.

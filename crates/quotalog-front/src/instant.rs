@@ -22,21 +22,24 @@ pub fn parse(text: &str) -> Option<Timestamp> {
 }
 
 /// Reads an instant to the microsecond, rounded up: what lies before the one lies before the other.
-pub(crate) fn parse_bound(text: &str) -> Option<Timestamp> {
+#[must_use]
+pub fn parse_bound(text: &str) -> Option<Timestamp> {
     let unix_ns = read(text)?.unix_timestamp_nanos();
     let unix_us = -(-unix_ns).div_euclid(1_000);
     i64::try_from(unix_us).ok().map(Timestamp::from_unix_us)
 }
 
 fn read(text: &str) -> Option<OffsetDateTime> {
-    // The parser would take any character between date and time.
+    // The parser would take any character between date and time, and a leap second for the second before it.
     let sound = matches!(text.as_bytes().get(10), Some(b'T' | b't'));
-    OffsetDateTime::parse(text, &Rfc3339).ok().filter(|_| sound)
+    let leaps = text.as_bytes().get(17..19) == Some(b"60");
+    let instant = OffsetDateTime::parse(text, &Rfc3339).ok();
+    instant.filter(|_| sound && !leaps)
 }
 
 /// An instant in a JSON answer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Instant(pub(crate) Timestamp);
+pub struct Instant(pub Timestamp);
 
 impl Serialize for Instant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -119,6 +122,7 @@ mod tests {
             "2026-11-30T18:00:00Z ",
             "2026-11-3\u{e9}T18:00:00Z",
             "20261-11-30T18:00:00Z",
+            "2016-12-31T23:59:60Z",
         ] {
             assert_eq!(parse(text), None, "{text}");
         }
