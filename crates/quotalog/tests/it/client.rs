@@ -31,7 +31,7 @@ fn counted(site: &Site, user_id: &str, resource: &str) -> u64 {
 #[tokio::test]
 async fn usage_is_counted_checked_given_back_and_reset() {
     let site = Site::new();
-    let server = site.serve();
+    let server = site.serve_in_a_morning();
     let client = client(&server);
     let set = client
         .set_policy("u", "r", Policy::daily(10))
@@ -99,7 +99,7 @@ async fn usage_is_counted_checked_given_back_and_reset() {
 #[tokio::test]
 async fn a_batch_counts_all_or_none_and_names_what_does_not_fit() {
     let site = Site::new();
-    let server = site.serve();
+    let server = site.serve_in_a_morning();
     let client = client(&server);
     client
         .set_policy("u", "a", Policy::daily(10))
@@ -137,7 +137,7 @@ async fn a_batch_counts_all_or_none_and_names_what_does_not_fit() {
 #[tokio::test]
 async fn a_policy_is_changed_and_removed_in_the_state_that_is_expected() {
     let site = Site::new();
-    let server = site.serve();
+    let server = site.serve_in_a_morning();
     let client = client(&server);
     let set = async |limit: u64, etag: Option<&str>| {
         let set = client.set_policy("u", "a", Policy::hourly(limit));
@@ -163,7 +163,7 @@ async fn a_policy_is_changed_and_removed_in_the_state_that_is_expected() {
 #[tokio::test]
 async fn lists_are_read_page_by_page_or_whole() {
     let site = Site::new();
-    let server = site.serve();
+    let server = site.serve_in_a_morning();
     let client = client(&server);
     server.set("/quotas/u/a", "daily", 5).await;
     let default = client.set_default("b", Policy::daily(3));
@@ -197,7 +197,7 @@ async fn lists_are_read_page_by_page_or_whole() {
 #[tokio::test]
 async fn tokens_are_made_and_revoked_and_the_audit_tells_of_it() {
     let site = Site::new();
-    let server = site.serve();
+    let server = site.serve_in_a_morning();
     let client = client(&server);
     server.set("/quotas/u/a", "daily", 5).await;
     server.set("/quotas/v/a", "daily", 6).await;
@@ -240,7 +240,7 @@ async fn tokens_are_made_and_revoked_and_the_audit_tells_of_it() {
 #[tokio::test]
 async fn ids_of_any_printable_text_survive() {
     let site = Site::new();
-    let server = site.serve();
+    let server = site.serve_in_a_morning();
     let client = client(&server);
     let every: String = (' '..='~').filter(|character| *character != '/').collect();
     for id in [
@@ -427,7 +427,7 @@ async fn forward(server: SocketAddr, request: &str) -> Vec<u8> {
 #[tokio::test]
 async fn what_is_repeated_over_cut_connections_counts_once_under_one_key() {
     let site = Site::new();
-    let server = site.serve();
+    let server = site.serve_in_a_morning();
     server.set("/quotas/u/r", "daily", 100).await;
     let turns = [
         Turn::CutAnswer,
@@ -479,7 +479,7 @@ async fn what_is_repeated_over_cut_connections_counts_once_under_one_key() {
 #[tokio::test]
 async fn what_knows_no_key_is_repeated_only_where_that_changes_nothing() {
     let site = Site::new();
-    let server = site.serve();
+    let server = site.serve_in_a_morning();
     let token = NewToken::new(Role::Viewer);
 
     let way = Way::to(server.address, &[Turn::CutAnswer]).await;
@@ -523,7 +523,7 @@ async fn what_knows_no_key_is_repeated_only_where_that_changes_nothing() {
 #[tokio::test]
 async fn what_was_decided_is_never_repeated_and_no_wait_outlives_its_deadline() {
     let site = Site::new();
-    let server = site.serve();
+    let server = site.serve_in_a_morning();
     server.set("/quotas/u/r", "daily", 1).await;
     let way = Way::to(server.address, &[Turn::Pass]).await;
     way.client().consume("u", "r").send().await.unwrap();
@@ -581,7 +581,7 @@ async fn without_a_server_a_consume_is_refused_or_let_through_as_its_caller_chos
 #[tokio::test]
 async fn what_the_server_has_decided_is_never_let_through() {
     let site = Site::new();
-    let server = site.serve();
+    let server = site.serve_in_a_morning();
     server.set("/quotas/u/r", "daily", 1).await;
     let open = client(&server).with_on_outage(OnOutage::FailOpen);
     open.consume("u", "r").send().await.unwrap();

@@ -38,7 +38,7 @@ fn json(output: &Output) -> Value {
 #[test]
 fn a_quota_is_set_counted_given_back_reset_and_removed() {
     let site = Site::new();
-    let server = site.serve();
+    let server = site.serve_in_a_morning();
     let run = |arguments: &str| ask(&server, &arguments.split(' ').collect::<Vec<_>>());
     let usage = |arguments: &str| json(&run(&format!("{arguments} --json")))["usage"].clone();
 
@@ -70,7 +70,7 @@ fn a_quota_is_set_counted_given_back_reset_and_removed() {
 #[test]
 fn a_default_is_set_shown_and_removed() {
     let site = Site::new();
-    let server = site.serve();
+    let server = site.serve_in_a_morning();
     let run = |arguments: &str| ask(&server, &arguments.split(' ').collect::<Vec<_>>());
     fails(&run("default get r"), 5, "no default");
     assert_eq!(
@@ -98,7 +98,7 @@ fn a_default_is_set_shown_and_removed() {
 #[tokio::test]
 async fn json_is_the_servers_own_and_a_table_is_for_people() {
     let site = Site::new();
-    let server = site.serve();
+    let server = site.serve_in_a_morning();
     server.set("/quotas/u/r", "daily", 5).await;
     // The window may end between two of these.
     let before = server.call(Method::GET, "/quotas/u/r", "").await;
@@ -131,7 +131,7 @@ async fn json_is_the_servers_own_and_a_table_is_for_people() {
 #[test]
 fn ids_of_any_printable_text_survive() {
     let site = Site::new();
-    let server = site.serve();
+    let server = site.serve_in_a_morning();
     let ids = [
         "a b",
         " a ",
@@ -183,7 +183,7 @@ fn ids_of_any_printable_text_survive() {
 #[test]
 fn a_list_goes_on_to_its_end_unless_it_is_limited() {
     let site = Site::new();
-    let server = site.serve();
+    let server = site.serve_in_a_morning();
     let database = rusqlite::Connection::open(site.database()).unwrap();
     let many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2500) \
                 INSERT INTO quota_policies (user_id, resource, window, limit_count, created_at, \
@@ -253,7 +253,7 @@ fn a_list_goes_on_to_its_end_unless_it_is_limited() {
 fn who_may_not_is_told_so_and_a_token_may_lie_in_a_file() {
     let site = Site::new();
     let viewer = site.token(&["--role", "viewer"]);
-    let server = site.serve();
+    let server = site.serve_in_a_morning();
     let consume = ["quota", "consume", "u", "r"];
     fails(&ask_with(&server, &viewer, &consume), 4, "may not");
     fails(

@@ -36,7 +36,7 @@ fn url(server: &Server) -> String {
 #[tokio::test]
 async fn the_example_counts_its_requests_and_refuses_what_does_not_fit() {
     let site = Site::new();
-    let server = site.serve();
+    let server = site.serve_in_a_morning();
     let client = example::client(&url(&server), ADMIN).unwrap();
     let client = client.with_deadline(Duration::from_secs(30));
     client
@@ -101,7 +101,7 @@ async fn the_example_counts_its_requests_and_refuses_what_does_not_fit() {
 #[tokio::test]
 async fn a_gate_that_fails_closed_is_unavailable_without_its_server() {
     let site = Site::new();
-    let server = site.serve();
+    let server = site.serve_in_a_morning();
     let app = |token: &str, passes: bool| {
         let client = Client::builder(url(&server)).token(token).attempts_max(2);
         let layer = QuotaLayer::new(client.build().unwrap(), |request| {
