@@ -26,6 +26,7 @@ mod postgres_failover;
 mod postgres_recovery;
 mod postgres_start;
 mod raw;
+mod recipes;
 mod retries;
 mod secrets;
 mod shutdown;
