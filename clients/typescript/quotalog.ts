@@ -143,8 +143,8 @@ export class Client {
   }
 
   /** Gives units of the present window back. */
-  async refund(userId: string, resource: string, amount = 1, { key }: Pick<Options, "key"> = {}): Promise<Quota> {
-    return await this.#call<Quota>("POST", path("quotas", userId, resource, "refund"), { amount }, { key });
+  async refund(userId: string, resource: string, amount = 1, options: Pick<Options, "key"> = {}): Promise<Quota> {
+    return await this.#call<Quota>("POST", path("quotas", userId, resource, "refund"), { amount }, options);
   }
 
   /** Counts several pairs, all or none. Resolves to their quotas, in order. */

@@ -27,6 +27,7 @@ mod postgres_recovery;
 mod postgres_start;
 mod raw;
 mod recipes;
+mod recipes_clients;
 mod retries;
 mod secrets;
 mod shutdown;

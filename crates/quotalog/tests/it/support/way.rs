@@ -28,6 +28,10 @@ pub(crate) const UNAVAILABLE_FOR_AN_HOUR: Turn = Turn::Answer(
     "HTTP/1.1 503 x\r\ncontent-type: application/problem+json\r\ncontent-length: 32\r\n\
      retry-after: 3600\r\nconnection: close\r\n\r\n{\"type\":\"/problems/unavailable\"}",
 );
+pub(crate) const UNAVAILABLE_FOR_A_SECOND: Turn = Turn::Answer(
+    "HTTP/1.1 503 x\r\ncontent-type: application/problem+json\r\ncontent-length: 32\r\n\
+     retry-after: 1\r\nconnection: close\r\n\r\n{\"type\":\"/problems/unavailable\"}",
+);
 pub(crate) const BAD_GATEWAY: Turn =
     Turn::Answer("HTTP/1.1 502 x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
 pub(crate) const TOO_MANY: Turn =
