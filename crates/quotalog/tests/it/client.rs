@@ -13,6 +13,7 @@ use crate::support::tls::{Pair, with_tls};
 use crate::support::way::{BAD_GATEWAY, TOO_MANY, Turn, UNAVAILABLE, UNAVAILABLE_FOR_AN_HOUR, Way};
 
 mod gate;
+mod grpc_gate;
 
 fn builder(address: SocketAddr) -> Builder {
     Client::builder(format!("http://{address}")).token(ADMIN)

@@ -27,8 +27,8 @@ static PYTHON: LazyLock<Option<&str>> = LazyLock::new(|| {
     known.find(|python| succeeds(Command::new(python).args(["-c", "import requests"])))
 });
 
-/// Where the TypeScript client and its driver lie as JavaScript.
-static COMPILED: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+/// Where the compiler of TypeScript is.
+static COMPILER: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
     let tools = Path::new(env!("CARGO_TARGET_TMPDIR")).join(TYPESCRIPT[0].replace('@', "-"));
     if !tools.exists() {
         // Into a draft first, so that a folder of the name is a whole one.
@@ -40,37 +40,42 @@ static COMPILED: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
         }
         std::fs::rename(draft, &tools).ok()?;
     }
-    let sources = tools.join(format!("sources-{}", std::process::id()));
-    std::fs::create_dir_all(&sources).unwrap();
-    for (folder, name) in [
+    Some(tools.join("node_modules"))
+});
+
+/// Compiles the TypeScript client and its driver, with every check, into a folder.
+fn compile(modules: &Path, folder: &Path) {
+    for (source, name) in [
         (format!("{CLIENTS}/typescript"), "quotalog.ts"),
         (DRIVERS.to_owned(), "driver.ts"),
     ] {
-        std::fs::copy(Path::new(&folder).join(name), sources.join(name)).unwrap();
+        std::fs::copy(Path::new(&source).join(name), folder.join(name)).unwrap();
     }
-    std::fs::write(sources.join("package.json"), r#"{"type":"module"}"#).unwrap();
-    let mut compile = Command::new(tools.join("node_modules/.bin/tsc"));
-    compile.current_dir(&sources);
-    // What is not erasable cannot be run where types are only stripped.
+    std::fs::write(folder.join("package.json"), r#"{"type":"module"}"#).unwrap();
+    let mut compile = Command::new(modules.join(".bin/tsc"));
+    compile.current_dir(folder);
     compile.args([
         "--strict",
         "--exactOptionalPropertyTypes",
         "--noUncheckedIndexedAccess",
     ]);
+    compile.args(["--noUnusedLocals", "--noUnusedParameters", "--skipLibCheck"]);
+    // What is not erasable cannot be run where types are only stripped.
+    compile.arg("--erasableSyntaxOnly");
     compile.args([
-        "--erasableSyntaxOnly",
-        "--noUnusedLocals",
-        "--noUnusedParameters",
+        "--target",
+        "es2022",
+        "--module",
+        "nodenext",
+        "--types",
+        "node",
+        "--typeRoots",
     ]);
-    compile.args([
-        "--target", "es2022", "--module", "nodenext", "--types", "node",
-    ]);
-    compile.args(["--skipLibCheck", "quotalog.ts", "driver.ts"]);
-    let compiled = compile.output().ok()?;
+    compile.arg(modules.join("@types"));
+    let compiled = compile.args(["quotalog.ts", "driver.ts"]).output().unwrap();
     let said = String::from_utf8_lossy(&compiled.stdout);
     assert!(compiled.status.success(), "{said}");
-    Some(sources)
-});
+}
 
 fn succeeds(command: &mut Command) -> bool {
     let command = command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -84,58 +89,54 @@ enum Language {
     TypeScript,
 }
 
-/// A client in some language; each run makes a new one.
+/// What runs a client in some language.
+#[derive(Debug, Clone)]
+enum Program {
+    Python(&'static str),
+    /// With the folder of what was compiled.
+    Node(PathBuf),
+}
+
+/// A client; each run makes a new one.
 struct Driver {
-    language: Language,
+    program: Program,
     url: String,
     token: String,
     deadline_s: f64,
 }
 
-impl Language {
-    fn is_there(self) -> bool {
-        let is_there = match self {
-            Self::Python => PYTHON.is_some(),
-            Self::TypeScript => COMPILED.is_some(),
-        };
-        if !is_there {
-            skipped(&format!("no client in {self:?} can be run"));
-        }
-        is_there
-    }
-
-    fn client(self, server: SocketAddr) -> Driver {
+impl Program {
+    fn client(&self, server: SocketAddr) -> Driver {
         Driver {
-            language: self,
+            program: self.clone(),
             url: format!("http://{server}/"),
             token: ADMIN.to_owned(),
             // Longer than any test; those that meet their deadline have one of their own.
             deadline_s: 60.0,
         }
     }
-}
 
-impl Driver {
     fn command(&self) -> Command {
-        match self.language {
-            Language::Python => {
-                let mut command = Command::new(PYTHON.expect("it is there"));
+        match self {
+            Self::Python(python) => {
+                let mut command = Command::new(python);
                 command.arg("-B").arg(format!("{DRIVERS}/driver.py"));
                 command.env("PYTHONPATH", format!("{CLIENTS}/python"));
                 command
             }
-            Language::TypeScript => {
+            Self::Node(folder) => {
                 let mut command = Command::new("node");
-                let compiled = COMPILED.as_ref().expect("it is there");
-                command.arg(compiled.join("driver.js"));
+                command.arg(folder.join("driver.js"));
                 command
             }
         }
     }
+}
 
+impl Driver {
     /// What becomes of some calls, one after another.
     async fn calls(&self, calls: &[Value]) -> Vec<Value> {
-        let mut command = self.command();
+        let mut command = self.program.command();
         command.args([&self.url, &self.token, &self.deadline_s.to_string()]);
         command
             .stdin(Stdio::piped())
@@ -183,19 +184,28 @@ fn counted(site: &Site, user_id: &str, resource: &str) -> u64 {
     site.stored(user_id, resource).values().sum()
 }
 
-async fn scene(language: Language) -> Option<(Site, Server)> {
-    if !language.is_there() {
-        return None;
-    }
+/// A server with two quotas, and what runs a client; `None`, where it cannot be had.
+async fn scene(language: Language) -> Option<(Site, Server, Program)> {
     let site = Site::new();
+    let program = match language {
+        Language::Python => PYTHON.map(Program::Python),
+        Language::TypeScript => COMPILER.as_ref().map(|modules| {
+            compile(modules, site.folder.path());
+            Program::Node(site.folder.path().to_owned())
+        }),
+    };
+    let Some(program) = program else {
+        skipped(&format!("no client in {language:?} can be run"));
+        return None;
+    };
     let server = site.serve_in_a_morning();
     server.set("/quotas/u/r", "daily", 10).await;
     server.set("/quotas/u/s", "daily", 1).await;
-    Some((site, server))
+    Some((site, server, program))
 }
 
 async fn units_are_counted_checked_and_given_back(language: Language) {
-    let Some((site, server)) = scene(language).await else {
+    let Some((site, server, program)) = scene(language).await else {
         return;
     };
     let items = json!([[{"user_id": "u", "resource": "r", "amount": 3}, {"user_id": "u", "resource": "s"}]]);
@@ -215,7 +225,7 @@ async fn units_are_counted_checked_and_given_back(language: Language) {
         consume("nobody", 1),
         call("consume", json!(["u", "r", 1]), json!({"key": "a b"})),
     ];
-    let outcomes = language.client(server.address).calls(&calls).await;
+    let outcomes = program.client(server.address).calls(&calls).await;
     let usages = outcomes[..6]
         .iter()
         .map(|outcome| &outcome["answer"]["usage"]);
@@ -259,7 +269,7 @@ async fn units_are_counted_checked_and_given_back(language: Language) {
 }
 
 async fn ids_of_any_printable_text_survive(language: Language) {
-    let Some((site, server)) = scene(language).await else {
+    let Some((site, server, program)) = scene(language).await else {
         return;
     };
     server.set("/defaults/r", "daily", 5).await;
@@ -277,7 +287,7 @@ async fn ids_of_any_printable_text_survive(language: Language) {
         "👩‍👩‍👧",
     ];
     let calls: Vec<_> = ids.iter().map(|id| consume(id, 2)).collect();
-    let outcomes = language.client(server.address).calls(&calls).await;
+    let outcomes = program.client(server.address).calls(&calls).await;
     for (id, outcome) in ids.iter().zip(outcomes) {
         assert_eq!(outcome["answer"]["user_id"], *id, "{outcome}");
         if !id.contains('\'') {
@@ -286,7 +296,7 @@ async fn ids_of_any_printable_text_survive(language: Language) {
     }
     let unfit = ["", ".", "..", "a/b", "/", "../u"];
     let calls: Vec<_> = unfit.iter().map(|id| consume(id, 1)).collect();
-    for outcome in language.client(server.address).calls(&calls).await {
+    for outcome in program.client(server.address).calls(&calls).await {
         assert_eq!(
             outcome,
             json!({"error": "Invalid", "status": null, "retry_after": null})
@@ -295,7 +305,7 @@ async fn ids_of_any_printable_text_survive(language: Language) {
 }
 
 async fn what_is_repeated_over_cut_connections_counts_once(language: Language) {
-    let Some((site, server)) = scene(language).await else {
+    let Some((site, server, program)) = scene(language).await else {
         return;
     };
     let turns = [
@@ -316,7 +326,7 @@ async fn what_is_repeated_over_cut_connections_counts_once(language: Language) {
         (call("refund", json!(["u", "r", 2]), json!({})), 7),
     ] {
         let way = Way::to(server.address, &turns).await;
-        let outcome = language.client(way.address).call(change.clone()).await;
+        let outcome = program.client(way.address).call(change.clone()).await;
         assert!(outcome.get("answer").is_some(), "{change}: {outcome}");
         assert_eq!(
             (way.seen(), counted(&site, "u", "r")),
@@ -326,14 +336,14 @@ async fn what_is_repeated_over_cut_connections_counts_once(language: Language) {
     }
     let way = Way::to(server.address, &turns).await;
     let check = call("check", json!(["u", "r"]), json!({}));
-    let outcome = language.client(way.address).call(check).await;
+    let outcome = program.client(way.address).call(check).await;
     assert_eq!(
         (way.seen(), &outcome["answer"]["usage"]),
         ((6, 0), &json!(7))
     );
     // What the server asks for is waited for, and the key is still the same.
     let way = Way::to(server.address, &[UNAVAILABLE_FOR_A_SECOND]).await;
-    let outcome = language.client(way.address).call(consume("u", 1)).await;
+    let outcome = program.client(way.address).call(consume("u", 1)).await;
     assert_eq!(
         (way.seen(), &outcome["answer"]["usage"]),
         ((2, 1), &json!(8))
@@ -341,12 +351,12 @@ async fn what_is_repeated_over_cut_connections_counts_once(language: Language) {
 }
 
 async fn what_was_decided_is_not_repeated_and_an_outage_is_told(language: Language) {
-    let Some((site, server)) = scene(language).await else {
+    let Some((site, server, program)) = scene(language).await else {
         return;
     };
     let once = async |turns: &[Turn], request: Value, error: &str, attempts: usize| {
         let way = Way::to(server.address, turns).await;
-        let outcome = language.client(way.address).call(request).await;
+        let outcome = program.client(way.address).call(request).await;
         assert_eq!(
             (&outcome["error"], way.seen().0),
             (&json!(error), attempts),
@@ -357,7 +367,7 @@ async fn what_was_decided_is_not_repeated_and_an_outage_is_told(language: Langua
     server.set("/quotas/u/r", "daily", 2).await;
     once(&[Turn::Pass, Turn::Pass], consume("v", 1), "NotFound", 1).await;
     let waiting = call("consume", json!(["u", "s", 1]), json!({"wait": true}));
-    language
+    program
         .client(server.address)
         .call(call("consume", json!(["u", "s", 1]), json!({})))
         .await;
@@ -392,13 +402,13 @@ async fn what_was_decided_is_not_repeated_and_an_outage_is_told(language: Langua
     // A 429 whose wait is short enough is waited for, if the caller says so.
     server.set("/quotas/u/s", "daily", 2).await;
     let way = Way::to(server.address, &[Turn::Answer(EXHAUSTED_FOR_A_SECOND)]).await;
-    let granted = language.client(way.address).call(waiting).await;
+    let granted = program.client(way.address).call(waiting).await;
     assert_eq!(
         (way.seen(), &granted["answer"]["usage"]),
         ((2, 1), &json!(2))
     );
 
-    let mut stranger = language.client(server.address);
+    let mut stranger = program.client(server.address);
     stranger.token = "wrong".to_owned();
     let refused = stranger.call(consume("u", 1)).await;
     assert_eq!(
@@ -408,7 +418,7 @@ async fn what_was_decided_is_not_repeated_and_an_outage_is_told(language: Langua
 
     // Nobody listens, or somebody who says nothing.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut nobody = language.client(listener.local_addr().unwrap());
+    let mut nobody = program.client(listener.local_addr().unwrap());
     nobody.deadline_s = 0.2;
     let silent = nobody.call(consume("u", 1)).await;
     assert_eq!(silent["error"], "OutcomeUnknown");
