@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use quotalog_auth::Action;
-use quotalog_domain::{Command, Operation};
+use quotalog_domain::{Command, Operation, Refusal};
 
 use crate::answer;
 use crate::extract::bearer::Authenticated;
@@ -98,6 +98,10 @@ pub(crate) async fn delete(
     };
 
     let command = Command::new(Operation::DeletePolicy { pair, precondition });
-    app.ledger.submit(caller.caller(), command).await??;
-    Ok(answer::no_content())
+    match app.ledger.submit(caller.caller(), command).await? {
+        Err(Refusal::NotFound) => Err(Problem::no_own_policy()),
+        outcome => outcome
+            .map(|_deleted| answer::no_content())
+            .map_err(Problem::from),
+    }
 }
