@@ -160,6 +160,19 @@ impl Database {
         identity(self).is_some_and(|identity_of_self| identity(other) == Some(identity_of_self))
     }
 
+    /// Which kind of database it is, as its URL begins.
+    fn scheme(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "sqlite",
+            Self::Postgres(_) => "postgres",
+        }
+    }
+
+    /// Kind and place, for the log: neither the user nor the password is in it.
+    pub(crate) fn for_log(&self) -> String {
+        format!("{} {self}", self.scheme())
+    }
+
     /// Where the first admin token is written by default: beside the file, or in the working directory.
     pub(crate) fn token_file(&self) -> PathBuf {
         let folder = match self {
