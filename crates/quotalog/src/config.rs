@@ -310,14 +310,17 @@ pub(crate) fn retention(usage: &str, idempotency: &str, audit: &str) -> anyhow::
         );
         return Err(Failure::error(Exit::Usage, message));
     }
+    let idempotency_text = idempotency;
     let idempotency = seconds(
         "--idempotency-retention",
         "QUOTALOG_IDEMPOTENCY_RETENTION",
-        idempotency,
+        idempotency_text,
     )?;
     if idempotency.0 == 0 {
-        let message = "--idempotency-retention (QUOTALOG_IDEMPOTENCY_RETENTION) is 0: a retry must \
-                       find its answer for some time, such as 24h";
+        let message = format!(
+            "--idempotency-retention (QUOTALOG_IDEMPOTENCY_RETENTION) is {idempotency_text:?}: it must be at least \
+             1s, so that a retry finds its answer; 24h is usual"
+        );
         return Err(Failure::error(Exit::Usage, message));
     }
     let audit = seconds("--audit-retention", "QUOTALOG_AUDIT_RETENTION", audit)?;
