@@ -127,7 +127,7 @@ where
         %method,
         route,
         status = status.as_u16(),
-        duration_us = took.as_micros(),
+        duration_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
         token_id = caller.map(|caller| caller.credential.id()),
         request_id = request_id.to_str().unwrap_or_default(),
         "answered"

@@ -586,6 +586,11 @@ async fn a_start_and_its_end_are_logged_without_secrets() {
         ] {
             assert!(answered.contains(told), "no {told} in {answered}");
         }
+        if format == "json" {
+            let answered: serde_json::Value = serde_json::from_str(answered).unwrap();
+            assert!(answered["duration_us"].is_u64(), "{answered}");
+            assert_eq!(answered["route"], "/quotas/{user_id}/{resource}");
+        }
         assert!(line("stopped").contains("INFO"));
         assert!(!log.contains(ADMIN));
     }
