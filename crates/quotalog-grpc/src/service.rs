@@ -47,6 +47,7 @@ impl RateLimitService for RateLimits {
             Err(
                 Refusal::KeyReused
                 | Refusal::NotFound
+                | Refusal::BatchNotFound(_)
                 | Refusal::PreconditionFailed
                 | Refusal::AmountExceedsLimit(_)
                 | Refusal::Exhausted(_)

@@ -45,6 +45,11 @@ impl Exchange {
         self.0.uri.path()
     }
 
+    /// The query string as it was sent.
+    pub(crate) fn query(&self) -> Option<&str> {
+        self.0.uri.query()
+    }
+
     /// A segment of the path, decoded; the first is 0. Empty if there is none.
     pub(crate) fn segment(&self, position: usize) -> &str {
         let path = self.0.decoded_path.as_deref();

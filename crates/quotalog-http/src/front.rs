@@ -98,7 +98,7 @@ where
     let (method, uri, version) = (parts.method.clone(), parts.uri.clone(), parts.version);
 
     let began_at = Instant::now();
-    let (mut response, body_end) = match message::check(version, &parts.headers) {
+    let (mut response, body_end, exchange) = match message::check(version, &parts.headers) {
         Ok(()) => judged(&shared.ledger, inner, parts, body, &request_id).await,
         Err(fault) => {
             // Where a message of an unsound form ends is not certain, so nothing after its head is read.
@@ -106,7 +106,7 @@ where
                 was_read_whole: false,
                 waited: Duration::ZERO,
             };
-            (Problem::from(fault).answer(uri.path()), body_end)
+            (Problem::from(fault).answer(uri.path()), body_end, None)
         }
     };
     // How long a client takes for its body is not ours.
@@ -122,10 +122,13 @@ where
     }
     let route = route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
     shared.metrics.answered(route, &method, status, took);
+    let caller = exchange.as_ref().and_then(Exchange::caller);
     tracing::debug!(
         %method,
         route,
         status = status.as_u16(),
+        duration_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        token_id = caller.map(|caller| caller.credential.id()),
         request_id = request_id.to_str().unwrap_or_default(),
         "answered"
     );
@@ -133,14 +136,15 @@ where
     Ok(response)
 }
 
-/// The answer to a message of a sound form, once nothing more of its body is waited for.
+/// The answer to a message of a sound form, once nothing more of its body is waited for; and what is known of the
+/// request, if its path could be read.
 async fn judged<S>(
     ledger: &Ledger,
     inner: S,
     parts: Parts,
     body: Body,
     request_id: &HeaderValue,
-) -> (Response, BodyEnd)
+) -> (Response, BodyEnd, Option<Exchange>)
 where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
@@ -150,12 +154,13 @@ where
         Ok(decoded) => {
             let exchange = Exchange::new(uri.clone(), owned(decoded), unread);
             let response = handled(ledger, inner, parts, &exchange, request_id).await;
-            (response, exchange.unread().discard().await)
+            let body_end = exchange.unread().discard().await;
+            (response, body_end, Some(exchange))
         }
         Err(fault) => {
             let response = Problem::from(fault).answer(uri.path());
             drop(parts);
-            (response, unread.discard().await)
+            (response, unread.discard().await, None)
         }
     }
 }

@@ -160,6 +160,19 @@ impl Database {
         identity(self).is_some_and(|identity_of_self| identity(other) == Some(identity_of_self))
     }
 
+    /// Which kind of database it is, as its URL begins.
+    fn scheme(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "sqlite",
+            Self::Postgres(_) => "postgres",
+        }
+    }
+
+    /// Kind and place, for the log: neither the user nor the password is in it.
+    pub(crate) fn for_log(&self) -> String {
+        format!("{} {self}", self.scheme())
+    }
+
     /// Where the first admin token is written by default: beside the file, or in the working directory.
     pub(crate) fn token_file(&self) -> PathBuf {
         let folder = match self {
@@ -297,14 +310,17 @@ pub(crate) fn retention(usage: &str, idempotency: &str, audit: &str) -> anyhow::
         );
         return Err(Failure::error(Exit::Usage, message));
     }
+    let idempotency_text = idempotency;
     let idempotency = seconds(
         "--idempotency-retention",
         "QUOTALOG_IDEMPOTENCY_RETENTION",
-        idempotency,
+        idempotency_text,
     )?;
     if idempotency.0 == 0 {
-        let message = "--idempotency-retention (QUOTALOG_IDEMPOTENCY_RETENTION) is 0: a retry must \
-                       find its answer for some time, such as 24h";
+        let message = format!(
+            "--idempotency-retention (QUOTALOG_IDEMPOTENCY_RETENTION) is {idempotency_text:?}: it must be at least \
+             1s, so that a retry finds its answer; 24h is usual"
+        );
         return Err(Failure::error(Exit::Usage, message));
     }
     let audit = seconds("--audit-retention", "QUOTALOG_AUDIT_RETENTION", audit)?;

@@ -47,7 +47,7 @@ fn show(token: &Token) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(
         out,
-        "This store had no admin token, so one was made. It is shown only now; keep it safe:\n\n    \
+        "This store had no valid admin token, so one was made. It is shown only now; keep it safe:\n\n    \
          {}\n",
         token.reveal()
     )?;

@@ -10,6 +10,7 @@ use crate::extract::bearer::Authenticated;
 use crate::extract::body::Payload;
 use crate::extract::fields;
 use crate::extract::idempotency_key::KeyField;
+use crate::extract::query::Query;
 use crate::fault::{Code, Faults};
 use crate::json::{Object, Value};
 use crate::problem::Problem;
@@ -23,9 +24,11 @@ pub(crate) async fn consume(
     caller: Authenticated,
     mut payload: Payload,
     key: KeyField,
+    query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::ConsumeForSome)?;
     let mut body = payload.object().await?;
+    let parameters = query.parameters()?;
     let items = RawItems::of(&mut body)?;
     for user_id in items.user_ids() {
         caller.may(Action::Consume(&user_id))?;
@@ -34,6 +37,7 @@ pub(crate) async fn consume(
     let mut faults = Faults::default();
     let items = items.checked(&mut faults);
     fields::no_more(body, &mut faults);
+    parameters.no_more_beside(&["items"], &mut faults);
     let key = key.checked(&mut faults);
     let (Some(items), Some(key), true) = (items, key, faults.is_empty()) else {
         return Err(faults.into());

@@ -1,7 +1,7 @@
 //! `PUT`, `GET` and `DELETE /defaults/{resource}`, `GET /defaults`: the policies that serve whoever
 //! has none of their own.
 
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use quotalog_auth::Action;
@@ -13,8 +13,8 @@ use crate::extract::bearer::Authenticated;
 use crate::extract::body::Payload;
 use crate::extract::fields;
 use crate::extract::ids::RawName;
-use crate::extract::page::Parameters;
 use crate::extract::precondition::PreconditionField;
+use crate::extract::query::Query;
 use crate::fault::Faults;
 use crate::problem::Problem;
 use crate::router::App;
@@ -26,16 +26,19 @@ pub(crate) async fn set(
     caller: Authenticated,
     mut payload: Payload,
     precondition: PreconditionField,
+    query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
     let mut body = payload.object().await?;
     let precondition = precondition.read()?;
+    let parameters = query.parameters()?;
 
     let mut faults = Faults::default();
     let resource = name.checked_resource(&mut faults);
     let window = fields::window(&mut body, &mut faults);
     let limit = fields::limit_count(&mut body, &mut faults);
     fields::no_more(body, &mut faults);
+    parameters.no_more_beside(&["window", "limit_count"], &mut faults);
     let (Some(resource), Some(window), Some(limit), true) =
         (resource, window, limit, faults.is_empty())
     else {
@@ -56,11 +59,15 @@ pub(crate) async fn get(
     State(app): State<App>,
     name: RawName,
     caller: Authenticated,
+    query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::ReadDefaults)?;
+    let parameters = query.parameters()?;
 
     let mut faults = Faults::default();
-    let Some(resource) = name.checked_resource(&mut faults) else {
+    let resource = name.checked_resource(&mut faults);
+    parameters.no_more(&mut faults);
+    let (Some(resource), true) = (resource, faults.is_empty()) else {
         return Err(faults.into());
     };
 
@@ -77,10 +84,10 @@ fn one(default: &DefaultPolicy) -> Response {
 pub(crate) async fn list(
     State(app): State<App>,
     caller: Authenticated,
-    RawQuery(query): RawQuery,
+    query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::ReadDefaults)?;
-    let mut parameters = Parameters::parse(query.as_deref())?;
+    let mut parameters = query.parameters()?;
 
     let mut faults = Faults::default();
     let read_key = |last: &str| Resource::try_from(last).ok();
@@ -104,12 +111,16 @@ pub(crate) async fn delete(
     name: RawName,
     caller: Authenticated,
     precondition: PreconditionField,
+    query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
     let precondition = precondition.read()?;
+    let parameters = query.parameters()?;
 
     let mut faults = Faults::default();
-    let Some(resource) = name.checked_resource(&mut faults) else {
+    let resource = name.checked_resource(&mut faults);
+    parameters.no_more(&mut faults);
+    let (Some(resource), true) = (resource, faults.is_empty()) else {
         return Err(faults.into());
     };
 

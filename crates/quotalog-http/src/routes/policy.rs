@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use quotalog_auth::Action;
-use quotalog_domain::{Command, Operation};
+use quotalog_domain::{Command, Operation, Refusal};
 
 use crate::answer;
 use crate::extract::bearer::Authenticated;
@@ -13,6 +13,7 @@ use crate::extract::body::Payload;
 use crate::extract::fields;
 use crate::extract::ids::RawPair;
 use crate::extract::precondition::PreconditionField;
+use crate::extract::query::Query;
 use crate::fault::Faults;
 use crate::problem::Problem;
 use crate::router::App;
@@ -24,16 +25,19 @@ pub(crate) async fn set(
     caller: Authenticated,
     mut payload: Payload,
     precondition: PreconditionField,
+    query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
     let mut body = payload.object().await?;
     let precondition = precondition.read()?;
+    let parameters = query.parameters()?;
 
     let mut faults = Faults::default();
     let pair = pair.checked(&mut faults);
     let window = fields::window(&mut body, &mut faults);
     let limit = fields::limit_count(&mut body, &mut faults);
     fields::no_more(body, &mut faults);
+    parameters.no_more_beside(&["window", "limit_count"], &mut faults);
     let (Some(pair), Some(window), Some(limit), true) = (pair, window, limit, faults.is_empty())
     else {
         return Err(faults.into());
@@ -56,11 +60,15 @@ pub(crate) async fn check(
     State(app): State<App>,
     pair: RawPair,
     caller: Authenticated,
+    query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::ReadUser(pair.user_id()))?;
+    let parameters = query.parameters()?;
 
     let mut faults = Faults::default();
-    let Some(pair) = pair.checked(&mut faults) else {
+    let pair = pair.checked(&mut faults);
+    parameters.no_more(&mut faults);
+    let (Some(pair), true) = (pair, faults.is_empty()) else {
         return Err(faults.into());
     };
 
@@ -76,16 +84,24 @@ pub(crate) async fn delete(
     pair: RawPair,
     caller: Authenticated,
     precondition: PreconditionField,
+    query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
     let precondition = precondition.read()?;
+    let parameters = query.parameters()?;
 
     let mut faults = Faults::default();
-    let Some(pair) = pair.checked(&mut faults) else {
+    let pair = pair.checked(&mut faults);
+    parameters.no_more(&mut faults);
+    let (Some(pair), true) = (pair, faults.is_empty()) else {
         return Err(faults.into());
     };
 
     let command = Command::new(Operation::DeletePolicy { pair, precondition });
-    app.ledger.submit(caller.caller(), command).await??;
-    Ok(answer::no_content())
+    match app.ledger.submit(caller.caller(), command).await? {
+        Err(Refusal::NotFound) => Err(Problem::no_own_policy()),
+        outcome => outcome
+            .map(|_deleted| answer::no_content())
+            .map_err(Problem::from),
+    }
 }

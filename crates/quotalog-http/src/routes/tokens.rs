@@ -1,7 +1,7 @@
 //! `POST` and `GET /tokens`, `DELETE /tokens/{id}`: API tokens. A secret is in the answer to `POST`
 //! alone.
 
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use quotalog_auth::{Action, Role, RoleError, RoleKind, Token, TokenId, TokenName, TokenNameError};
@@ -14,7 +14,7 @@ use crate::extract::bearer::Authenticated;
 use crate::extract::body::Payload;
 use crate::extract::fields;
 use crate::extract::ids::RawName;
-use crate::extract::page::Parameters;
+use crate::extract::query::Query;
 use crate::fault::{Code, Faults};
 use crate::instant;
 use crate::json::{Object, Value};
@@ -26,15 +26,19 @@ pub(crate) async fn create(
     State(app): State<App>,
     caller: Authenticated,
     mut payload: Payload,
+    query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
     let mut body = payload.object().await?;
+    let parameters = query.parameters()?;
 
     let mut faults = Faults::default();
     let role = role(&mut body, &mut faults);
     let name = name(&mut body, &mut faults);
     let expires_at = expires_at(&mut body, &mut faults);
     fields::no_more(body, &mut faults);
+    let fields = ["role", "user_id", "name", "expires_at"];
+    parameters.no_more_beside(&fields, &mut faults);
     let (Some(role), true) = (role, faults.is_empty()) else {
         return Err(faults.into());
     };
@@ -55,10 +59,10 @@ pub(crate) async fn create(
 pub(crate) async fn list(
     State(app): State<App>,
     caller: Authenticated,
-    RawQuery(query): RawQuery,
+    query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
-    let mut parameters = Parameters::parse(query.as_deref())?;
+    let mut parameters = query.parameters()?;
 
     let mut faults = Faults::default();
     let read_key = |last: &str| last.parse().ok().map(TokenOrder);
@@ -81,8 +85,17 @@ pub(crate) async fn revoke(
     State(app): State<App>,
     id: RawName,
     caller: Authenticated,
+    query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
+    let parameters = query.parameters()?;
+
+    let mut faults = Faults::default();
+    parameters.no_more(&mut faults);
+    if !faults.is_empty() {
+        return Err(faults.into());
+    }
+
     let id = TokenId::named(id.as_str());
     if app.ledger.revoke_token(caller.caller(), id).await? {
         Ok(answer::no_content())

@@ -1,7 +1,7 @@
 //! `GET /quotas/{user_id}`: a user's quotas, by resource, page by page; and `DELETE`, which erases
 //! the user.
 
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use quotalog_auth::Action;
@@ -11,7 +11,7 @@ use crate::answer;
 use crate::cursor;
 use crate::extract::bearer::Authenticated;
 use crate::extract::ids::RawPair;
-use crate::extract::page::Parameters;
+use crate::extract::query::Query;
 use crate::fault::Faults;
 use crate::problem::Problem;
 use crate::router::App;
@@ -21,10 +21,10 @@ pub(crate) async fn list(
     State(app): State<App>,
     user: RawPair,
     caller: Authenticated,
-    RawQuery(query): RawQuery,
+    query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::ReadUser(user.user_id()))?;
-    let mut parameters = Parameters::parse(query.as_deref())?;
+    let mut parameters = query.parameters()?;
 
     let mut faults = Faults::default();
     let list = ["user-quotas", user.user_id()];
@@ -52,11 +52,15 @@ pub(crate) async fn erase(
     State(app): State<App>,
     user: RawPair,
     caller: Authenticated,
+    query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
+    let parameters = query.parameters()?;
 
     let mut faults = Faults::default();
-    let Some(user_id) = user.checked_user_id(&mut faults) else {
+    let user_id = user.checked_user_id(&mut faults);
+    parameters.no_more(&mut faults);
+    let (Some(user_id), true) = (user_id, faults.is_empty()) else {
         return Err(faults.into());
     };
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quotalog_domain::{DeniedItem, Outcome, Refusal, Window};
+use quotalog_domain::{DeniedItem, MissingItem, Outcome, Refusal, Window};
 use tokio::task::JoinSet;
 
 use crate::ManualClock;
@@ -113,9 +113,13 @@ pub async fn a_batch_counts_all_or_nothing(database: impl Database, _clock: Arc<
         other => panic!("not exhausted: {other:?}"),
     }
     let without_policy = [("a", "r", 1), ("c", "r", 1)];
+    let missing = MissingItem {
+        position: 1,
+        pair: pair("c", "r"),
+    };
     assert_eq!(
         desk.one(batch(&without_policy)).await,
-        Err(Refusal::NotFound)
+        Err(Refusal::BatchNotFound(vec![missing]))
     );
     assert_eq!(desk.usage(pair("a", "r")).await, 2);
     assert_eq!(desk.usage(pair("b", "r")).await, 3);

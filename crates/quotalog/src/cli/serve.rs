@@ -121,7 +121,8 @@ pub(super) struct Arguments {
     requests_per_caller_max: usize,
     #[command(flatten)]
     database: DatabaseArgument,
-    /// Where the first admin token is written if standard output is no terminal
+    /// Where the admin token goes that a start makes if the database has no valid one, and standard output is
+    /// no terminal
     /// [default: admin-token beside the SQLite file, else in the working directory].
     #[arg(long, env = "QUOTALOG_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,

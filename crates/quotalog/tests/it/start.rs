@@ -536,3 +536,75 @@ async fn a_database_of_another_program_opens_and_works() {
     let kept = "SELECT count(*) FROM quota_usage WHERE resource = 'r' AND usage = 7";
     assert_eq!(read_number(&site.database(), kept), 1);
 }
+
+/// Whoever reads the log must find which version ran, where, on what, and that it ended well.
+#[tokio::test]
+async fn a_start_and_its_end_are_logged_without_secrets() {
+    for format in ["text", "json"] {
+        let site = Site::new();
+        let server = site.serve_with(|command| {
+            let beside = [
+                "--metrics-listen",
+                "127.0.0.1:0",
+                "--rls-listen",
+                "127.0.0.1:0",
+            ];
+            command
+                .args(beside)
+                .args(["--log-format", format, "--log-level", "debug"])
+        });
+        server.call(Method::GET, "/quotas/u/r", "").await.is(404);
+        let address = server.address;
+        assert!(server.stop().success());
+        let log = site.log();
+        let line = |message: &str| {
+            let found = log.lines().find(|line| line.contains(message));
+            found.unwrap_or_else(|| panic!("no {message} in {log}"))
+        };
+        let started = line("started");
+        let (version, listens) = (env!("CARGO_PKG_VERSION"), format!("http://{address}"));
+        let file = site.database().display().to_string();
+        for told in [
+            "INFO",
+            version,
+            &listens,
+            "metrics_listen",
+            "rls_listen",
+            "sqlite",
+            &file,
+        ] {
+            assert!(started.contains(told), "no {told} in {started}");
+        }
+        let answered = line("answered");
+        for told in [
+            "status",
+            "404",
+            "duration_us",
+            "token_id",
+            "environment",
+            "request_id",
+        ] {
+            assert!(answered.contains(told), "no {told} in {answered}");
+        }
+        if format == "json" {
+            let answered: serde_json::Value = serde_json::from_str(answered).unwrap();
+            assert!(answered["duration_us"].is_u64(), "{answered}");
+            assert_eq!(answered["route"], "/quotas/{user_id}/{resource}");
+        }
+        assert!(line("stopped").contains("INFO"));
+        assert!(!log.contains(ADMIN));
+    }
+}
+
+#[tokio::test]
+async fn the_metrics_tell_the_version() {
+    let site = Site::new();
+    let server = site.serve();
+    let metrics = server.call(Method::GET, "/metrics", "").await.is(200);
+    let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
+    let line = format!(
+        "quotalog_build_info{{version=\"{}\"}} 1",
+        env!("CARGO_PKG_VERSION")
+    );
+    assert!(metrics.lines().any(|found| found == line), "{metrics}");
+}

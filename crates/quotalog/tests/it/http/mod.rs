@@ -17,6 +17,7 @@ mod lists;
 mod metrics;
 mod near_limit;
 mod order;
+mod parameters;
 mod paths;
 mod policies;
 mod problems;
