@@ -18,10 +18,12 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::fault::{Fault, at_commit, of_opening};
 use crate::schema::no_answer;
-use crate::{OpenError, PostgresConfig, tls};
+use crate::{OpenError, PostgresConfig, host, tls};
 
-/// How long connecting to one host may take, from the first packet to a session that is set.
+/// How long connecting to one host may take, from the first packet to a session that is set, unless the URL says it.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
+/// The most for all hosts together, of the 5 s in which a request is answered.
+const ALL_HOSTS_MAX: Duration = Duration::from_secs(4);
 /// After so long without an answer to a packet the other end is taken for dead.
 const UNANSWERED_MAX: Duration = Duration::from_secs(5);
 
@@ -83,9 +85,11 @@ const KINDS: [Type; 10] = [
 
 /// What makes connections.
 pub(crate) struct Connector {
-    config: tokio_postgres::Config,
+    /// One for each host, in the order of the URL.
+    hosts: Vec<tokio_postgres::Config>,
     tls: MakeRustlsConnect,
-    deadline: Duration,
+    /// How long each host is given: one that is frozen takes connections, and never says a word.
+    patience: Duration,
     is_pooled: bool,
 }
 
@@ -132,29 +136,36 @@ impl Connector {
         if url.get_application_name().is_none() {
             url.application_name("quotalog");
         }
-        if url.get_connect_timeout().is_none() {
-            url.connect_timeout(CONNECT_MAX);
+        let mut hosts = host::each_of(&url);
+        let number = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
+        let wanted = url.get_connect_timeout().copied().unwrap_or(CONNECT_MAX);
+        let patience = wanted.min(ALL_HOSTS_MAX / number.max(1));
+        for host in &mut hosts {
+            host.connect_timeout(patience);
         }
-        let hosts = url.get_hosts().len().max(url.get_hostaddrs().len()).max(1);
-        let hosts = u32::try_from(hosts).unwrap_or(u32::MAX);
         Ok(Self {
-            config: url,
+            hosts,
             tls,
-            deadline: CONNECT_MAX.saturating_mul(hosts),
+            patience,
             is_pooled: config.is_pooled,
         })
     }
 
-    /// A new session, set as all are; `None` if that took too long.
+    /// A new session, set as all are, on the first host that gives one; `None` if the last took too long.
     pub(crate) async fn connect(&self) -> Result<Option<Connection>, OpenError> {
-        match tokio::time::timeout(self.deadline, self.open()).await {
-            Ok(opened) => opened.map(Some).map_err(|error| of_opening(&error)),
-            Err(_elapsed) => Ok(None),
+        let mut last = Ok(None);
+        for host in &self.hosts {
+            last = match tokio::time::timeout(self.patience, self.open(host)).await {
+                Ok(Ok(connection)) => return Ok(Some(connection)),
+                Ok(Err(error)) => Err(of_opening(&error)),
+                Err(_elapsed) => Ok(None),
+            };
         }
+        last
     }
 
-    async fn open(&self) -> Result<Connection, Error> {
-        let (client, connection) = self.config.connect(self.tls.clone()).await?;
+    async fn open(&self, host: &tokio_postgres::Config) -> Result<Connection, Error> {
+        let (client, connection) = host.connect(self.tls.clone()).await?;
         let is_unconfirmed = Arc::default();
         let driver = tokio::spawn(drive(connection, Arc::clone(&is_unconfirmed)));
         let connection = Connection {

@@ -200,3 +200,32 @@ async fn a_commit_that_somebody_has_stop_waiting_is_of_unknown_outcome() {
         "1"
     );
 }
+
+/// The server stands still and still takes connections, of which it says nothing; its standby has its place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_frozen_does_not_keep_us_from_the_one_in_its_place() {
+    let Some(mut servers) = Servers::start().await else {
+        return;
+    };
+    let (one, other) = (servers.primary.port(), servers.standby.port());
+    let name = servers.database.name();
+    let url = format!(
+        "postgres://postgres@127.0.0.1:{one},127.0.0.1:{other}/{name}?target_session_attrs=read-write"
+    );
+    servers.config.url = url.parse().expect("a URL");
+    let store = servers.store().await;
+    assert!(is_done(&store, "u0", None).await);
+    servers.primary.freeze();
+    servers.standby.promote();
+    let after = servers.standby.named_as(&servers.database);
+    let answered = async {
+        while !is_done(&store, "u1", Some("k")).await {
+            tokio::task::yield_now().await;
+        }
+    };
+    let answered = tokio::time::timeout(PATIENCE, answered).await;
+    assert!(answered.is_ok(), "it is not found");
+    let usage =
+        after.ask("SELECT string_agg(user_id || usage, ' ' ORDER BY user_id) FROM quota_usage");
+    assert_eq!(usage, "u01 u11");
+}
