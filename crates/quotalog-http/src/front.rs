@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request};
@@ -18,6 +18,7 @@ use axum::http::{Uri, Version};
 use axum::response::Response;
 use quotalog_front::caught;
 use quotalog_ledger::Ledger;
+use tokio::time::Instant;
 use tower::{Layer, Service};
 
 use crate::exchange::Exchange;
@@ -88,18 +89,32 @@ where
     }
 }
 
+/// A request, and when it arrived.
+struct Arrived {
+    parts: Parts,
+    body: Body,
+    at: Instant,
+}
+
 async fn answer<S>(shared: Arc<Shared>, inner: S, request: Request) -> Result<Response, Infallible>
 where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
+    let arrived_at = Instant::now();
     let (parts, body) = request.into_parts();
     let request_id = shared.request_ids.of(&parts.headers);
     let route = parts.extensions.get::<MatchedPath>().cloned();
     let (method, uri, version) = (parts.method.clone(), parts.uri.clone(), parts.version);
 
-    let began_at = Instant::now();
     let (mut response, body_end, exchange) = match message::check(version, &parts.headers) {
-        Ok(()) => judged(&shared.ledger, inner, parts, body, &request_id).await,
+        Ok(()) => {
+            let arrived = Arrived {
+                parts,
+                body,
+                at: arrived_at,
+            };
+            judged(&shared.ledger, inner, arrived, &request_id).await
+        }
         Err(fault) => {
             // Where a message of an unsound form ends is not certain, so nothing after its head is read.
             let body_end = BodyEnd {
@@ -110,7 +125,7 @@ where
         }
     };
     // How long a client takes for its body is not ours.
-    let took = began_at.elapsed().saturating_sub(body_end.waited);
+    let took = arrived_at.elapsed().saturating_sub(body_end.waited);
 
     let status = response.status();
     let headers = response.headers_mut();
@@ -122,13 +137,13 @@ where
     }
     let route = route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
     shared.metrics.answered(route, &method, status, took);
-    let caller = exchange.as_ref().and_then(Exchange::caller);
+    let asker = exchange.as_ref().and_then(Exchange::asker);
     tracing::debug!(
         %method,
         route,
         status = status.as_u16(),
         duration_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
-        token_id = caller.map(|caller| caller.credential.id()),
+        token_id = asker.map(|asker| asker.caller.credential.id()),
         request_id = request_id.to_str().unwrap_or_default(),
         "answered"
     );
@@ -141,8 +156,7 @@ where
 async fn judged<S>(
     ledger: &Ledger,
     inner: S,
-    parts: Parts,
-    body: Body,
+    Arrived { parts, body, at }: Arrived,
     request_id: &HeaderValue,
 ) -> (Response, BodyEnd, Option<Exchange>)
 where
@@ -152,7 +166,7 @@ where
     let uri = parts.uri.clone();
     match path::decode(uri.path()) {
         Ok(decoded) => {
-            let exchange = Exchange::new(uri.clone(), owned(decoded), unread);
+            let exchange = Exchange::new(uri.clone(), owned(decoded), unread, at);
             let response = handled(ledger, inner, parts, &exchange, request_id).await;
             let body_end = exchange.unread().discard().await;
             (response, body_end, Some(exchange))
@@ -201,8 +215,8 @@ where
 /// The problem, or that the caller's token no longer holds: a refusal that was made without asking
 /// the store rests on a remembered token, which may have been revoked since.
 async fn confirmed(ledger: &Ledger, exchange: &Exchange, problem: Problem) -> Problem {
-    match exchange.caller() {
-        Some(caller) if problem.needs_confirmation() => match ledger.confirm(caller).await {
+    match exchange.asker() {
+        Some(asker) if problem.needs_confirmation() => match ledger.confirm(asker).await {
             Ok(()) => problem,
             Err(error) => error.into(),
         },

@@ -30,13 +30,13 @@ use tokio_postgres::{Error, Row};
 
 use crate::audit::{self, Entries};
 use crate::connection::{Begin, Connection, Value};
-use crate::fault::{Fault, Remedy, at_commit, before_commit, is_of_the_statement};
+use crate::fault::{Fault, Remedy, before_commit, is_of_the_statement};
 use crate::instant::Instant;
 use crate::quota::{self, FIND_DEFAULTS, FIND_USAGE, Keys};
 use crate::row;
 use crate::store::Inner;
 use crate::token;
-use crate::tx::{self, COMMIT, TRIP_MAX};
+use crate::tx::{self, TRIP_MAX};
 
 /// For how long a batch that met others, or lost its connection, is run again.
 const AGAIN_WITHIN: Duration = Duration::from_secs(3);
@@ -563,7 +563,7 @@ impl<'a> Writes<'a> {
                 self.kept.delete_expired(on, &self.now, retention_s),
                 self.kept.save(on, &self.answers, &self.now),
                 entries.save(on, &self.now),
-                on.run(COMMIT),
+                on.commit(),
             }
         });
         let committed = committed
@@ -575,7 +575,7 @@ impl<'a> Writes<'a> {
         ] {
             written.map_err(while_committing)?;
         }
-        commit.map_err(at_commit)?;
+        commit?;
         Ok(())
     }
 }

@@ -126,7 +126,7 @@ impl Deref for Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
-            connection.cut();
+            connection.cut(&self.pool.connector);
         }
     }
 }

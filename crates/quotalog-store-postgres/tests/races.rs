@@ -10,7 +10,7 @@ use quotalog_domain::{
     Window,
 };
 use quotalog_ledger::store::{Administer as _, Batch, Commit as _, Retention, Submission};
-use quotalog_ledger::{Ledger, Settings};
+use quotalog_ledger::{Asker, Ledger, Settings};
 use quotalog_store_postgres::PostgresStore;
 use quotalog_testkit::conformance::{Desk, consume, pair};
 use tokio::task::JoinSet;
@@ -444,7 +444,7 @@ async fn lanes_of_two_ledgers_are_exact_and_do_not_fail() {
                         role: Role::Admin,
                         credential: Credential::CommandLine,
                     };
-                    let outcome = ledger.submit(&caller, command.clone()).await;
+                    let outcome = ledger.submit(Asker::now(&caller), command.clone()).await;
                     (command, outcome.expect("the store answers"))
                 });
             }

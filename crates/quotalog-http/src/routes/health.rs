@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use quotalog_ledger::Deadline;
 use serde::Serialize;
 
 use crate::answer;
@@ -24,13 +25,16 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<Response, Problem> {
     if app.draining.has_started() {
         return Err(Problem::stopping());
     }
-    app.ledger.ready().await.map_err(|error| {
-        tracing::warn!(
-            error = &error as &dyn std::error::Error,
-            "the store is not ready"
-        );
-        Problem::unavailable()
-    })?;
+    app.ledger
+        .ready(Deadline::from_now())
+        .await
+        .map_err(|error| {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the store is not ready"
+            );
+            Problem::unavailable()
+        })?;
     Ok(answer::json(
         StatusCode::OK,
         &HealthBody { status: "ready" },

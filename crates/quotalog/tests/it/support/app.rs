@@ -11,7 +11,7 @@ use quotalog_domain::{Command, Limit, Operation, Resource, Timestamp, UserId, Wi
 use quotalog_front::{Admission, Draining};
 use quotalog_http::{App, Metrics};
 use quotalog_ledger::store::{Administer as _, Store};
-use quotalog_ledger::{Ledger, Settings};
+use quotalog_ledger::{Asker, Ledger, Settings};
 use quotalog_store_sqlite::{SqliteConfig, SqliteStore};
 use quotalog_testkit::{FaultyStore, ManualClock};
 use tempfile::TempDir;
@@ -177,7 +177,7 @@ impl TestApp {
             credential: Credential::CommandLine,
         };
         self.ledger
-            .submit(&operator, command)
+            .submit(Asker::now(&operator), command)
             .await
             .unwrap()
             .unwrap();
