@@ -9,7 +9,6 @@ use std::time::Duration;
 use bytes::BytesMut;
 use quotalog_ledger::store::StoreError;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::types::{ToSql, Type, WrongType};
@@ -407,31 +406,21 @@ impl Connection {
     /// a standby that is away would wait on; each would keep one of its connections. So it is told to end that, by a
     /// statement: the request that the protocol has for it is dropped, or worse, by poolers if it does not wait for
     /// their answer, and the driver's does not.
-    pub(crate) fn cut(self, connector: &Arc<Connector>) {
-        if self.is_closed() {
-            return;
-        }
+    pub(crate) async fn cut(self, connector: Arc<Connector>) {
         let backend = *self.backend();
         let Self {
             client, mut driver, ..
         } = self;
-        let Ok(runtime) = Handle::try_current() else {
-            driver.abort();
-            return;
-        };
         // Without it the driver ends the session as soon as all that was sent is answered.
         drop(client);
-        let connector = Arc::clone(connector);
-        runtime.spawn(async move {
-            let ended = tokio::time::timeout(ANSWERS_WITHIN, &mut driver).await;
-            if ended.is_err() {
-                // A pooler has room for another session then, as it may need it now.
-                driver.abort();
-                if let Some(backend) = backend {
-                    end(backend, &connector).await;
-                }
+        let ended = tokio::time::timeout(ANSWERS_WITHIN, &mut driver).await;
+        if ended.is_err() {
+            // A pooler has room for another session then, as it may need it now.
+            driver.abort();
+            if let Some(backend) = backend {
+                end(backend, &connector).await;
             }
-        });
+        }
     }
 
     fn prepared(&self) -> std::sync::MutexGuard<'_, HashMap<&'static str, Statement>> {

@@ -108,7 +108,7 @@ async fn bear_the_loss_of_the_standby(servers: &Servers, sessions_max: usize) {
     assert!(is_done(&store, "u0", None).await);
     servers.standby.stop(Stop::Fast);
     // More than there are lanes, of which each leaves a commit behind that waits.
-    for at in [0, 2, 4] {
+    for at in [0, 2] {
         let (one, other) = (user(at), user(at + 1));
         let both = tokio::join!(is_done(&store, &one, None), is_done(&store, &other, None));
         assert_eq!(both, (false, false));
@@ -141,7 +141,7 @@ async fn bear_the_loss_of_the_standby(servers: &Servers, sessions_max: usize) {
     let usage =
         after.ask("SELECT string_agg(user_id || usage, ' ' ORDER BY user_id) FROM quota_usage");
     // What was unknown was counted, as it may be, since nobody undid it.
-    assert_eq!(usage, "u02 u11 u21 u31 u41 u51 u61 u71");
+    assert_eq!(usage, "u02 u11 u21 u31 u61 u71");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
