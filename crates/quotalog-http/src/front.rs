@@ -1,6 +1,6 @@
 //! What is done for every request, whatever its route: the one layer around all handlers.
 //!
-//! It gives the request its id, reads the path, catches a panic, has a credential confirmed where the store has not
+//! It gives the request its id, answers a browser's preflight, reads the path, catches a panic, has a credential confirmed where the store has not
 //! judged it, writes the problem document, and reads what the handler has left of the body.
 
 use std::borrow::Cow;
@@ -12,14 +12,15 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request};
+use axum::http::Version;
 use axum::http::header::{CACHE_CONTROL, CONNECTION, HeaderValue};
 use axum::http::request::Parts;
-use axum::http::{Uri, Version};
 use axum::response::Response;
 use quotalog_front::caught;
 use quotalog_ledger::Ledger;
 use tower::{Layer, Service};
 
+use crate::cors::Cors;
 use crate::exchange::Exchange;
 use crate::extract::body::{BodyEnd, Unread};
 use crate::message;
@@ -42,6 +43,7 @@ pub(crate) struct Front<S> {
 
 struct Shared {
     ledger: Ledger,
+    cors: Cors,
     metrics: Metrics,
     request_ids: RequestIds,
 }
@@ -50,6 +52,7 @@ impl FrontLayer {
     pub(crate) fn new(app: App) -> Self {
         Self(Arc::new(Shared {
             ledger: app.ledger,
+            cors: app.cors,
             metrics: app.metrics,
             request_ids: RequestIds::new(),
         }))
@@ -97,9 +100,11 @@ where
     let route = parts.extensions.get::<MatchedPath>().cloned();
     let (method, uri, version) = (parts.method.clone(), parts.uri.clone(), parts.version);
 
+    let origin = shared.cors.allowed(&parts.headers);
+
     let began_at = Instant::now();
     let (mut response, body_end) = match message::check(version, &parts.headers) {
-        Ok(()) => judged(&shared.ledger, inner, parts, body, &request_id).await,
+        Ok(()) => judged(&shared, inner, parts, body, &request_id).await,
         Err(fault) => {
             // Where a message of an unsound form ends is not certain, so nothing after its head is read.
             let body_end = BodyEnd {
@@ -114,7 +119,7 @@ where
 
     let status = response.status();
     let headers = response.headers_mut();
-    if is_private(&uri) {
+    if is_private(uri.path()) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
     if !body_end.was_read_whole && version < Version::HTTP_2 {
@@ -130,12 +135,13 @@ where
         "answered"
     );
     headers.insert(X_REQUEST_ID, request_id);
+    shared.cors.add_fields(origin, headers);
     Ok(response)
 }
 
 /// The answer to a message of a sound form, once nothing more of its body is waited for.
 async fn judged<S>(
-    ledger: &Ledger,
+    shared: &Shared,
     inner: S,
     parts: Parts,
     body: Body,
@@ -145,11 +151,14 @@ where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
     let unread = Unread::of(&parts.headers, body);
+    if let Some(response) = shared.cors.preflight(&parts) {
+        return (response, unread.discard().await);
+    }
     let uri = parts.uri.clone();
     match path::decode(uri.path()) {
         Ok(decoded) => {
             let exchange = Exchange::new(uri.clone(), owned(decoded), unread);
-            let response = handled(ledger, inner, parts, &exchange, request_id).await;
+            let response = handled(&shared.ledger, inner, parts, &exchange, request_id).await;
             (response, exchange.unread().discard().await)
         }
         Err(fault) => {
@@ -213,8 +222,8 @@ fn owned(decoded: Cow<'_, str>) -> Option<Box<str>> {
 }
 
 /// Whether answers for this path are for their caller alone, problems included.
-fn is_private(uri: &Uri) -> bool {
-    let first = uri.path().split('/').nth(1).unwrap_or_default();
+pub(crate) fn is_private(path: &str) -> bool {
+    let first = path.split('/').nth(1).unwrap_or_default();
     matches!(
         first,
         "quotas" | "consume" | "defaults" | "tokens" | "audit"
@@ -233,12 +242,12 @@ mod tests {
             "/tokens",
             "/consume",
             "/defaults/r",
-            "/audit?limit=1",
+            "/audit",
         ] {
-            assert!(is_private(&Uri::from_static(path)), "{path}");
+            assert!(is_private(path), "{path}");
         }
         for path in ["/", "/healthz", "/quotasx", "/problems/quotas"] {
-            assert!(!is_private(&Uri::from_static(path)), "{path}");
+            assert!(!is_private(path), "{path}");
         }
     }
 }

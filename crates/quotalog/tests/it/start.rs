@@ -230,6 +230,35 @@ fn a_weak_token_of_the_environment_is_refused() {
 }
 
 #[test]
+fn an_origin_that_no_browser_sends_is_refused() {
+    let site = Site::new();
+    let refused = |flag: &[&str], variable: Option<&str>| {
+        let (code, line) = site.refused(|command| {
+            let value = variable.map(|value| ("QUOTALOG_CORS_ORIGIN", value));
+            command.args(flag).envs(value)
+        });
+        assert_eq!(code, 2, "{line}");
+        for word in [
+            "--cors-origin",
+            "QUOTALOG_CORS_ORIGIN",
+            "such as https://app.example",
+        ] {
+            assert!(line.contains(word), "{word} is not in: {line}");
+        }
+    };
+    for origin in ["*", "null", "", "app.example", "https://app.example/"] {
+        refused(&[&format!("--cors-origin={origin}")], None);
+        refused(&[], Some(origin));
+    }
+    refused(
+        &["--cors-origin=https://a.example", "--cors-origin=*"],
+        None,
+    );
+    refused(&[], Some("https://a.example,https://b.example:443"));
+    assert!(!site.database().exists());
+}
+
+#[test]
 fn a_wrong_setting_is_one_line_that_says_what_to_change() {
     let site = Site::new();
     let check = |flag: &str, value: &str, advice: &str| {
