@@ -38,7 +38,7 @@ names it.";
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "quotalog", description = INTRODUCTION, license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")),
+    info(title = "quotalog", description = INTRODUCTION, license(name = "MIT OR Apache-2.0")),
     servers((url = "/", description = "This server.")),
     tags(
         (name = "Counting", description = "Check a quota, and count units."),

@@ -66,7 +66,9 @@ pub(super) fn problems() -> Value {
 }
 
 fn problem(kinds: &[&ProblemType]) -> Value {
-    let explained = |kind: &&ProblemType| format!("`{}`: {}", kind.name, kind.explanation);
+    // In Markdown, `<token>` would be an element.
+    let text = |kind: &ProblemType| kind.explanation.replace('<', "\\<");
+    let explained = |kind: &&ProblemType| format!("`{}`: {}", kind.name, text(kind));
     let description: Vec<String> = kinds.iter().map(explained).collect();
     let examples = kinds
         .iter()
@@ -98,7 +100,7 @@ fn example(kind: &ProblemType) -> Value {
         "type": format!("/problems/{}", kind.name),
         "title": kind.title,
         "status": kind.status.as_u16(),
-        "detail": kind.explanation.lines().next().unwrap_or_default(),
+        "detail": first_sentence(kind.explanation),
         "instance": "/quotas/alice/api-calls",
     });
     if kind.name == "validation-failed" {
@@ -107,6 +109,12 @@ fn example(kind: &ProblemType) -> Value {
             json!([{ "field": "limit_count", "code": "invalid", "message": message }]);
     }
     document
+}
+
+fn first_sentence(text: &str) -> String {
+    let line = text.replace('\n', " ");
+    let end = line.find(". ").map_or(line.len(), |stop| stop + 1);
+    line.get(..end).unwrap_or_default().to_owned()
 }
 
 /// Completes an answer that an annotation describes: its header fields are named there alone.

@@ -52,7 +52,7 @@ pub(crate) struct PreconditionHeaders {
     /// Go on only if the present `ETag` is one of these; `*` for any. Not beside `If-None-Match`.
     #[param(
         rename = "If-Match",
-        pattern = r#"^(?:\*|(?:W/)?"[!#-~]*"(?:, ?(?:W/)?"[!#-~]*")*)$"#,
+        pattern = r#"^(?:\*|[ \t,]*(?:(?:W/)?"[!#-~\u0080-\u00ff]*"(?:[ \t]*,[ \t,]*(?:W/)?"[!#-~\u0080-\u00ff]*")*[ \t,]*)?)$"#,
         nullable = false,
         example = "\"hourly-100-1793523600-1796026500\""
     )]
@@ -60,7 +60,7 @@ pub(crate) struct PreconditionHeaders {
     /// Go on only if the present `ETag` is none of these; with `*`, only if there is nothing yet. Not beside `If-Match`.
     #[param(
         rename = "If-None-Match",
-        pattern = r#"^(?:\*|(?:W/)?"[!#-~]*"(?:, ?(?:W/)?"[!#-~]*")*)$"#,
+        pattern = r#"^(?:\*|[ \t,]*(?:(?:W/)?"[!#-~\u0080-\u00ff]*"(?:[ \t]*,[ \t,]*(?:W/)?"[!#-~\u0080-\u00ff]*")*[ \t,]*)?)$"#,
         nullable = false,
         example = "*"
     )]
