@@ -137,6 +137,9 @@ impl Cors {
 
     /// The one origin of a request, if it is one of these.
     pub(crate) fn allowed(&self, request: &HeaderMap) -> Option<HeaderValue> {
+        if self.is_off() {
+            return None;
+        }
         let mut lines = request.get_all(ORIGIN).iter();
         let (origin, None) = (lines.next()?, lines.next()) else {
             return None;

@@ -77,28 +77,25 @@ fn document() -> Value {
     }});
     document["components"]["headers"] = answers::headers();
     document["components"]["responses"] = answers::problems();
+    let schemas = document["components"]["schemas"].clone();
     for (path, operations) in members(&mut document["paths"]) {
-        for operation in members(operations).map(|(_method, operation)| operation) {
-            complete(path, operation);
+        for (_method, operation) in members(operations) {
+            complete(path, operation, &schemas);
         }
     }
     document
 }
 
 /// Adds to one operation what it has in common with others.
-fn complete(path: &str, operation: &mut Value) {
+fn complete(path: &str, operation: &mut Value, schemas: &Value) {
     let is_private = is_private(path);
     for (status, answer) in members(&mut operation["responses"]) {
         answers::complete(status, is_private, answer);
     }
-    // A body that may be left out is one whose fields may all be.
     let takes_body = operation.get("requestBody").is_some();
-    let is_optional = matches!(
-        operation["operationId"].as_str(),
-        Some("consume" | "refund" | "reset")
-    );
-    if is_optional && takes_body {
-        operation["requestBody"]["required"] = json!(false);
+    if takes_body {
+        let body = &mut operation["requestBody"];
+        body["required"] = json!(!may_be_left_out(body, schemas));
     }
     let asks_for = |what: &dyn Fn(&Value) -> bool| {
         let parameters = operation["parameters"].as_array();
@@ -126,6 +123,14 @@ fn complete(path: &str, operation: &mut Value) {
         let refusal = || json!({ "$ref": format!("#/components/responses/{status}") });
         responses.entry(*status).or_insert_with(refusal);
     }
+}
+
+/// Whether a body has nothing that must be there, so that no body means the same.
+fn may_be_left_out(body: &Value, schemas: &Value) -> bool {
+    let reference = body["content"]["application/json"]["schema"]["$ref"].as_str();
+    let name = reference.and_then(|reference| reference.rsplit('/').next());
+    let schema = name.and_then(|name| schemas.get(name));
+    schema.is_some_and(|schema| schema["type"] == "object" && schema.get("required").is_none())
 }
 
 /// The members of an object; none of anything else.

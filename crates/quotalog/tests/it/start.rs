@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use hyper::Method;
+use http_body_util::Full;
+use hyper::{Method, Request};
 use rusqlite::Connection as Database;
 
 use crate::support::answer::Answer;
@@ -256,6 +257,39 @@ fn an_origin_that_no_browser_sends_is_refused() {
     );
     refused(&[], Some("https://a.example,https://b.example:443"));
     assert!(!site.database().exists());
+}
+
+#[tokio::test]
+async fn pages_of_the_origins_that_are_named_may_use_the_server() {
+    let site = Site::new();
+    let flags = [
+        "--cors-origin",
+        "https://a.example",
+        "--cors-origin=https://b.example",
+    ];
+    let by_flags = site.serve_with(|command| command.args(flags));
+    let variable = (
+        "QUOTALOG_CORS_ORIGIN",
+        "https://a.example,https://b.example",
+    );
+    let by_variable = site.serve_with(|command| command.envs([variable]));
+    for server in [by_flags, by_variable] {
+        for (origin, is_named) in [
+            ("https://a.example", true),
+            ("https://b.example", true),
+            ("https://c.example", false),
+        ] {
+            let request = Request::options("/quotas/u/r/consume")
+                .header("host", "localhost")
+                .header("origin", origin)
+                .header("access-control-request-method", "POST");
+            let request = request.body(Full::default()).unwrap();
+            let mut connection = server.connect().await;
+            let answer = connection.send(request).await.unwrap().is(204);
+            let allowed = answer.header("access-control-allow-origin");
+            assert_eq!(allowed, is_named.then_some(origin));
+        }
+    }
 }
 
 #[test]
