@@ -1,6 +1,6 @@
 //! What is done for every request, whatever its route: the one layer around all handlers.
 //!
-//! It gives the request its id, reads the path, catches a panic, has a credential confirmed where the store has not
+//! It gives the request its id, answers a browser's preflight, reads the path, catches a panic, has a credential confirmed where the store has not
 //! judged it, writes the problem document, and reads what the handler has left of the body.
 
 use std::borrow::Cow;
@@ -12,15 +12,16 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request};
+use axum::http::Version;
 use axum::http::header::{CACHE_CONTROL, CONNECTION, HeaderValue};
 use axum::http::request::Parts;
-use axum::http::{Uri, Version};
 use axum::response::Response;
 use quotalog_front::caught;
 use quotalog_ledger::Ledger;
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
+use crate::cors::Cors;
 use crate::exchange::Exchange;
 use crate::extract::body::{BodyEnd, Unread};
 use crate::message;
@@ -43,6 +44,7 @@ pub(crate) struct Front<S> {
 
 struct Shared {
     ledger: Ledger,
+    cors: Cors,
     metrics: Metrics,
     request_ids: RequestIds,
 }
@@ -51,6 +53,7 @@ impl FrontLayer {
     pub(crate) fn new(app: App) -> Self {
         Self(Arc::new(Shared {
             ledger: app.ledger,
+            cors: app.cors,
             metrics: app.metrics,
             request_ids: RequestIds::new(),
         }))
@@ -106,6 +109,7 @@ where
     let route = parts.extensions.get::<MatchedPath>().cloned();
     let (method, uri, version) = (parts.method.clone(), parts.uri.clone(), parts.version);
 
+    let origin = shared.cors.allowed(&parts.headers);
     let (mut response, body_end, exchange) = match message::check(version, &parts.headers) {
         Ok(()) => {
             let arrived = Arrived {
@@ -113,7 +117,7 @@ where
                 body,
                 at: arrived_at,
             };
-            judged(&shared.ledger, inner, arrived, &request_id).await
+            judged(&shared, inner, arrived, &request_id).await
         }
         Err(fault) => {
             // Where a message of an unsound form ends is not certain, so nothing after its head is read.
@@ -129,7 +133,7 @@ where
 
     let status = response.status();
     let headers = response.headers_mut();
-    if is_private(&uri) {
+    if is_private(uri.path()) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
     if !body_end.was_read_whole && version < Version::HTTP_2 {
@@ -148,13 +152,14 @@ where
         "answered"
     );
     headers.insert(X_REQUEST_ID, request_id);
+    shared.cors.add_fields(origin, headers);
     Ok(response)
 }
 
 /// The answer to a message of a sound form, once nothing more of its body is waited for; and what is known of the
 /// request, if its path could be read.
 async fn judged<S>(
-    ledger: &Ledger,
+    shared: &Shared,
     inner: S,
     Arrived { parts, body, at }: Arrived,
     request_id: &HeaderValue,
@@ -163,11 +168,14 @@ where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
     let unread = Unread::of(&parts.headers, body);
+    if let Some(response) = shared.cors.preflight(&parts) {
+        return (response, unread.discard().await, None);
+    }
     let uri = parts.uri.clone();
     match path::decode(uri.path()) {
         Ok(decoded) => {
             let exchange = Exchange::new(uri.clone(), owned(decoded), unread, at);
-            let response = handled(ledger, inner, parts, &exchange, request_id).await;
+            let response = handled(&shared.ledger, inner, parts, &exchange, request_id).await;
             let body_end = exchange.unread().discard().await;
             (response, body_end, Some(exchange))
         }
@@ -232,8 +240,8 @@ fn owned(decoded: Cow<'_, str>) -> Option<Box<str>> {
 }
 
 /// Whether answers for this path are for their caller alone, problems included.
-fn is_private(uri: &Uri) -> bool {
-    let first = uri.path().split('/').nth(1).unwrap_or_default();
+pub(crate) fn is_private(path: &str) -> bool {
+    let first = path.split('/').nth(1).unwrap_or_default();
     matches!(
         first,
         "quotas" | "consume" | "defaults" | "tokens" | "audit"
@@ -252,12 +260,12 @@ mod tests {
             "/tokens",
             "/consume",
             "/defaults/r",
-            "/audit?limit=1",
+            "/audit",
         ] {
-            assert!(is_private(&Uri::from_static(path)), "{path}");
+            assert!(is_private(path), "{path}");
         }
         for path in ["/", "/healthz", "/quotasx", "/problems/quotas"] {
-            assert!(!is_private(&Uri::from_static(path)), "{path}");
+            assert!(!is_private(path), "{path}");
         }
     }
 }

@@ -231,6 +231,7 @@ fn app(config: &Serve, store: &LateStore, pruned: &Pruned) -> App {
         admission: Admission::new(config.requests_per_caller_max),
         metrics: metrics(&ledger, pruned),
         metrics_apart: config.metrics_listen.is_some(),
+        cors: config.cors.clone(),
         ledger,
     }
 }

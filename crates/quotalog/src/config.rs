@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use quotalog_auth::{Token, TokenHash};
 use quotalog_grpc::Keys;
-use quotalog_http::TlsFiles;
+use quotalog_http::{Cors, Origin, TlsFiles};
 use quotalog_ledger::store::Retention;
 
 use crate::duration::Seconds;
@@ -66,6 +66,7 @@ pub(crate) struct Serve {
     pub(crate) listen: Listen,
     pub(crate) metrics_listen: Option<Listen>,
     pub(crate) rate_limits: Option<RateLimits>,
+    pub(crate) cors: Cors,
     pub(crate) requests_per_caller_max: usize,
     pub(crate) tls: Option<TlsFiles>,
     pub(crate) head_timeout: Seconds,
@@ -231,6 +232,20 @@ pub(crate) fn listen(
         "{flag} ({variable}) is {address:?}: write an address and a port, such as 127.0.0.1:8200"
     );
     Err(Failure::error(Exit::Usage, message))
+}
+
+/// Reads the origins whose pages may use the server.
+pub(crate) fn cors(origins: &[String]) -> anyhow::Result<Cors> {
+    let origins = origins.iter().map(|text| {
+        Origin::try_from(&**text).map_err(|error| {
+            let message = format!(
+                "--cors-origin (QUOTALOG_CORS_ORIGIN) {text:?} {error}: write a scheme, a host and perhaps a port, \
+                 such as https://app.example or http://localhost:3000"
+            );
+            Failure::error(Exit::Usage, message)
+        })
+    });
+    origins.collect::<anyhow::Result<_>>().map(Cors::of)
 }
 
 /// Reads one duration setting.

@@ -12,10 +12,24 @@ use crate::cursor;
 use crate::extract::bearer::Authenticated;
 use crate::extract::query::{Parameters, Query};
 use crate::fault::Faults;
+use crate::openapi::parameters::{AuditQuery, PageQuery};
 use crate::problem::Problem;
 use crate::router::App;
 use crate::wire::{AuditBody, AuditEntryBody};
 
+/// Lists who changed what, newest first.
+///
+/// Every change of a policy, default or token, every reset, refund and erasure, with before and after.
+#[utoipa::path(
+    get,
+    path = "/audit",
+    operation_id = "listAudit",
+    tag = "Administration",
+    params(AuditQuery, PageQuery),
+    responses(
+        (status = 200, description = "A page of entries.", body = AuditBody),
+    )
+)]
 pub(crate) async fn list(
     State(app): State<App>,
     caller: Authenticated,

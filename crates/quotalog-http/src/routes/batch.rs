@@ -13,12 +13,40 @@ use crate::extract::idempotency_key::KeyField;
 use crate::extract::query::Query;
 use crate::fault::{Code, Faults};
 use crate::json::{Object, Value};
+use crate::openapi::parameters::KeyHeader;
+use crate::openapi::schemas::{self, BatchBody, BatchExceeded, BatchQuotas};
 use crate::problem::Problem;
 use crate::router::App;
 
 /// The most items of a batch.
 const ITEMS_LEN_MAX: usize = 100;
 
+/// Counts units of several pairs, all of them or none.
+///
+/// A pair that is named twice is asked for the sum. A batch has no RateLimit fields.
+#[utoipa::path(
+    post,
+    path = "/consume",
+    operation_id = "consumeBatch",
+    tag = "Counting",
+    params(KeyHeader),
+    request_body = BatchBody,
+    responses(
+        (
+            status = 200,
+            description = "The units of all items were granted.",
+            body = BatchQuotas,
+            headers(("Idempotency-Replayed"))
+        ),
+        (status = 404, description = "No policy and no default serves some pair.", body = schemas::Problem),
+        (
+            status = 429,
+            description = "The units of some pair do not fit into what is left.",
+            body = BatchExceeded,
+            headers(("Retry-After"))
+        ),
+    )
+)]
 pub(crate) async fn consume(
     State(app): State<App>,
     caller: Authenticated,

@@ -16,10 +16,26 @@ use crate::extract::ids::RawName;
 use crate::extract::precondition::PreconditionField;
 use crate::extract::query::Query;
 use crate::fault::Faults;
+use crate::openapi::parameters::{PageQuery, PreconditionHeaders, ResourcePath};
+use crate::openapi::schemas::PolicyBody;
 use crate::problem::Problem;
 use crate::router::App;
 use crate::wire::{DefaultBody, DefaultsBody};
 
+/// Creates or updates the default of a resource.
+///
+/// It serves every user who has no policy of their own there, at once.
+#[utoipa::path(
+    put,
+    path = "/defaults/{resource}",
+    operation_id = "setDefault",
+    tag = "Policies",
+    params(ResourcePath, PreconditionHeaders),
+    request_body = PolicyBody,
+    responses(
+        (status = 200, description = "The default.", body = DefaultBody, headers(("ETag"))),
+    )
+)]
 pub(crate) async fn set(
     State(app): State<App>,
     name: RawName,
@@ -55,6 +71,17 @@ pub(crate) async fn set(
     Ok(one(&answer::expect_default(decided.answer)?))
 }
 
+/// Reads the default of a resource.
+#[utoipa::path(
+    get,
+    path = "/defaults/{resource}",
+    operation_id = "getDefault",
+    tag = "Policies",
+    params(ResourcePath),
+    responses(
+        (status = 200, description = "The default.", body = DefaultBody, headers(("ETag"))),
+    )
+)]
 pub(crate) async fn get(
     State(app): State<App>,
     name: RawName,
@@ -81,6 +108,17 @@ fn one(default: &DefaultPolicy) -> Response {
     response
 }
 
+/// Lists the defaults, by resource.
+#[utoipa::path(
+    get,
+    path = "/defaults",
+    operation_id = "listDefaults",
+    tag = "Lists",
+    params(PageQuery),
+    responses(
+        (status = 200, description = "A page of defaults.", body = DefaultsBody),
+    )
+)]
 pub(crate) async fn list(
     State(app): State<App>,
     caller: Authenticated,
@@ -106,6 +144,17 @@ pub(crate) async fn list(
     Ok(answer::json(StatusCode::OK, &body))
 }
 
+/// Removes the default of a resource.
+#[utoipa::path(
+    delete,
+    path = "/defaults/{resource}",
+    operation_id = "deleteDefault",
+    tag = "Policies",
+    params(ResourcePath, PreconditionHeaders),
+    responses(
+        (status = 204, description = "The default is gone."),
+    )
+)]
 pub(crate) async fn delete(
     State(app): State<App>,
     name: RawName,

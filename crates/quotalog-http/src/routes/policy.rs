@@ -15,10 +15,26 @@ use crate::extract::ids::RawPair;
 use crate::extract::precondition::PreconditionField;
 use crate::extract::query::Query;
 use crate::fault::Faults;
+use crate::openapi::parameters::{PairPath, PreconditionHeaders};
+use crate::openapi::schemas::{PolicyBody, Quota};
 use crate::problem::Problem;
 use crate::router::App;
 use crate::wire::QuotaBody;
 
+/// Creates or updates the policy of a pair.
+///
+/// What was counted stays counted. Doing it twice changes nothing.
+#[utoipa::path(
+    put,
+    path = "/quotas/{user_id}/{resource}",
+    operation_id = "setPolicy",
+    tag = "Policies",
+    params(PairPath, PreconditionHeaders),
+    request_body = PolicyBody,
+    responses(
+        (status = 200, description = "The quota under this policy.", body = Quota, headers(("ETag"))),
+    )
+)]
 pub(crate) async fn set(
     State(app): State<App>,
     pair: RawPair,
@@ -56,6 +72,19 @@ pub(crate) async fn set(
     Ok(response)
 }
 
+/// Reads a quota, and changes nothing.
+///
+/// `allowed` tells whether at least one unit is left.
+#[utoipa::path(
+    get,
+    path = "/quotas/{user_id}/{resource}",
+    operation_id = "check",
+    tag = "Counting",
+    params(PairPath),
+    responses(
+        (status = 200, description = "The quota.", body = Quota, headers(("RateLimit"), ("ETag"))),
+    )
+)]
 pub(crate) async fn check(
     State(app): State<App>,
     pair: RawPair,
@@ -79,6 +108,19 @@ pub(crate) async fn check(
     Ok(response)
 }
 
+/// Removes the policy of a pair.
+///
+/// What was counted stays counted, so that making the policy again does not refill it.
+#[utoipa::path(
+    delete,
+    path = "/quotas/{user_id}/{resource}",
+    operation_id = "deletePolicy",
+    tag = "Policies",
+    params(PairPath, PreconditionHeaders),
+    responses(
+        (status = 204, description = "The policy is gone."),
+    )
+)]
 pub(crate) async fn delete(
     State(app): State<App>,
     pair: RawPair,

@@ -12,10 +12,24 @@ use crate::cursor;
 use crate::extract::bearer::Authenticated;
 use crate::extract::query::{self, Parameters, Query};
 use crate::fault::{Code, Faults};
+use crate::openapi::parameters::{PageQuery, QuotasQuery};
 use crate::problem::Problem;
 use crate::router::App;
 use crate::wire::{QuotaBody, QuotasBody};
 
+/// Lists the quotas of all users.
+///
+/// By user and resource; or, with `sort`, the fullest first: who is near the limit.
+#[utoipa::path(
+    get,
+    path = "/quotas",
+    operation_id = "listQuotas",
+    tag = "Lists",
+    params(QuotasQuery, PageQuery),
+    responses(
+        (status = 200, description = "A page of quotas.", body = QuotasBody),
+    )
+)]
 pub(crate) async fn list(
     State(app): State<App>,
     caller: Authenticated,

@@ -13,9 +13,30 @@ use crate::extract::idempotency_key::KeyField;
 use crate::extract::ids::RawPair;
 use crate::extract::query::Query;
 use crate::fault::Faults;
+use crate::openapi::parameters::{KeyHeader, PairPath};
+use crate::openapi::schemas::{AmountBody, Quota};
 use crate::problem::Problem;
 use crate::router::App;
 
+/// Gives units of the current window back.
+///
+/// Usage stops at 0.
+#[utoipa::path(
+    post,
+    path = "/quotas/{user_id}/{resource}/refund",
+    operation_id = "refund",
+    tag = "Counting",
+    params(PairPath, KeyHeader),
+    request_body = AmountBody,
+    responses(
+        (
+            status = 200,
+            description = "The units are back.",
+            body = Quota,
+            headers(("RateLimit"), ("Idempotency-Replayed"))
+        ),
+    )
+)]
 pub(crate) async fn refund(
     State(app): State<App>,
     pair: RawPair,

@@ -13,9 +13,28 @@ use crate::extract::idempotency_key::KeyField;
 use crate::extract::ids::RawPair;
 use crate::extract::query::Query;
 use crate::fault::Faults;
+use crate::openapi::parameters::{KeyHeader, PairPath};
+use crate::openapi::schemas::{NoFields, Quota};
 use crate::problem::Problem;
 use crate::router::App;
 
+/// Sets the usage of the current window to 0.
+#[utoipa::path(
+    post,
+    path = "/quotas/{user_id}/{resource}/reset",
+    operation_id = "reset",
+    tag = "Counting",
+    params(PairPath, KeyHeader),
+    request_body = NoFields,
+    responses(
+        (
+            status = 200,
+            description = "The window is as new.",
+            body = Quota,
+            headers(("RateLimit"), ("Idempotency-Replayed"))
+        ),
+    )
+)]
 pub(crate) async fn reset(
     State(app): State<App>,
     pair: RawPair,

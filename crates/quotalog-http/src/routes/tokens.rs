@@ -18,10 +18,25 @@ use crate::extract::query::Query;
 use crate::fault::{Code, Faults};
 use crate::instant;
 use crate::json::{Object, Value};
+use crate::openapi::parameters::{PageQuery, TokenPath};
+use crate::openapi::schemas::NewTokenRequest;
 use crate::problem::Problem;
 use crate::router::App;
 use crate::wire::{NewTokenBody, TokenBody, TokensBody};
 
+/// Makes a token.
+///
+/// The secret is in this answer alone.
+#[utoipa::path(
+    post,
+    path = "/tokens",
+    operation_id = "createToken",
+    tag = "Administration",
+    request_body = NewTokenRequest,
+    responses(
+        (status = 201, description = "The token, with its secret.", body = NewTokenBody),
+    )
+)]
 pub(crate) async fn create(
     State(app): State<App>,
     caller: Authenticated,
@@ -56,6 +71,17 @@ pub(crate) async fn create(
     Ok(answer::json(StatusCode::CREATED, &body))
 }
 
+/// Lists the tokens, without their secrets.
+#[utoipa::path(
+    get,
+    path = "/tokens",
+    operation_id = "listTokens",
+    tag = "Administration",
+    params(PageQuery),
+    responses(
+        (status = 200, description = "A page of tokens.", body = TokensBody),
+    )
+)]
 pub(crate) async fn list(
     State(app): State<App>,
     caller: Authenticated,
@@ -81,6 +107,19 @@ pub(crate) async fn list(
     Ok(answer::json(StatusCode::OK, &body))
 }
 
+/// Revokes a token.
+///
+/// Its very next request is refused, on every node.
+#[utoipa::path(
+    delete,
+    path = "/tokens/{id}",
+    operation_id = "revokeToken",
+    tag = "Administration",
+    params(TokenPath),
+    responses(
+        (status = 204, description = "The token is of no use any more."),
+    )
+)]
 pub(crate) async fn revoke(
     State(app): State<App>,
     id: RawName,

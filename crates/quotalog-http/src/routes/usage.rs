@@ -14,10 +14,24 @@ use crate::extract::ids::RawPair;
 use crate::extract::query::{Parameters, Query};
 use crate::fault::Faults;
 use crate::instant;
+use crate::openapi::parameters::{PageQuery, PairPath, UsageQuery};
 use crate::problem::Problem;
 use crate::router::App;
 use crate::wire::{UsageBody, UsageRowBody};
 
+/// Lists what a pair has used, window by window, newest first.
+///
+/// With or without a policy. Windows are kept for `--usage-retention`.
+#[utoipa::path(
+    get,
+    path = "/quotas/{user_id}/{resource}/usage",
+    operation_id = "listUsage",
+    tag = "Lists",
+    params(PairPath, UsageQuery, PageQuery),
+    responses(
+        (status = 200, description = "A page of windows.", body = UsageBody),
+    )
+)]
 pub(crate) async fn list(
     State(app): State<App>,
     raw_pair: RawPair,

@@ -13,10 +13,24 @@ use crate::extract::bearer::Authenticated;
 use crate::extract::ids::RawPair;
 use crate::extract::query::Query;
 use crate::fault::Faults;
+use crate::openapi::parameters::{PageQuery, UserPath};
 use crate::problem::Problem;
 use crate::router::App;
 use crate::wire::{QuotaBody, UserQuotasBody};
 
+/// Lists the quotas of a user.
+///
+/// The policies, and what was counted under a default; by resource. A user without any has an empty list.
+#[utoipa::path(
+    get,
+    path = "/quotas/{user_id}",
+    operation_id = "listUserQuotas",
+    tag = "Lists",
+    params(UserPath, PageQuery),
+    responses(
+        (status = 200, description = "A page of the user's quotas.", body = UserQuotasBody),
+    )
+)]
 pub(crate) async fn list(
     State(app): State<App>,
     user: RawPair,
@@ -48,6 +62,19 @@ pub(crate) async fn list(
     Ok(answer::json(StatusCode::OK, &body))
 }
 
+/// Erases a user, known or not.
+///
+/// Policies, usage, tokens, and kept answers that name it; the audit keeps that it was done.
+#[utoipa::path(
+    delete,
+    path = "/quotas/{user_id}",
+    operation_id = "eraseUser",
+    tag = "Policies",
+    params(UserPath),
+    responses(
+        (status = 204, description = "Nothing of the user is left."),
+    )
+)]
 pub(crate) async fn erase(
     State(app): State<App>,
     user: RawPair,

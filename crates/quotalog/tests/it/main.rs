@@ -27,6 +27,7 @@ mod postgres_recovery;
 mod postgres_start;
 mod raw;
 mod retries;
+mod schemathesis;
 mod secrets;
 mod shutdown;
 mod start;

@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use hyper::Method;
+use http_body_util::Full;
+use hyper::{Method, Request};
 use rusqlite::Connection as Database;
 
 use crate::support::answer::Answer;
@@ -227,6 +228,68 @@ fn a_weak_token_of_the_environment_is_refused() {
         assert!(token.is_empty() || !line.contains(token), "{line}");
     }
     assert!(!site.database().exists());
+}
+
+#[test]
+fn an_origin_that_no_browser_sends_is_refused() {
+    let site = Site::new();
+    let refused = |flag: &[&str], variable: Option<&str>| {
+        let (code, line) = site.refused(|command| {
+            let value = variable.map(|value| ("QUOTALOG_CORS_ORIGIN", value));
+            command.args(flag).envs(value)
+        });
+        assert_eq!(code, 2, "{line}");
+        for word in [
+            "--cors-origin",
+            "QUOTALOG_CORS_ORIGIN",
+            "such as https://app.example",
+        ] {
+            assert!(line.contains(word), "{word} is not in: {line}");
+        }
+    };
+    for origin in ["*", "null", "", "app.example", "https://app.example/"] {
+        refused(&[&format!("--cors-origin={origin}")], None);
+        refused(&[], Some(origin));
+    }
+    refused(
+        &["--cors-origin=https://a.example", "--cors-origin=*"],
+        None,
+    );
+    refused(&[], Some("https://a.example,https://b.example:443"));
+    assert!(!site.database().exists());
+}
+
+#[tokio::test]
+async fn pages_of_the_origins_that_are_named_may_use_the_server() {
+    let site = Site::new();
+    let flags = [
+        "--cors-origin",
+        "https://a.example",
+        "--cors-origin=https://b.example",
+    ];
+    let by_flags = site.serve_with(|command| command.args(flags));
+    let variable = (
+        "QUOTALOG_CORS_ORIGIN",
+        "https://a.example,https://b.example",
+    );
+    let by_variable = site.serve_with(|command| command.envs([variable]));
+    for server in [by_flags, by_variable] {
+        for (origin, is_named) in [
+            ("https://a.example", true),
+            ("https://b.example", true),
+            ("https://c.example", false),
+        ] {
+            let request = Request::options("/quotas/u/r/consume")
+                .header("host", "localhost")
+                .header("origin", origin)
+                .header("access-control-request-method", "POST");
+            let request = request.body(Full::default()).unwrap();
+            let mut connection = server.connect().await;
+            let answer = connection.send(request).await.unwrap().is(204);
+            let allowed = answer.header("access-control-allow-origin");
+            assert_eq!(allowed, is_named.then_some(origin));
+        }
+    }
 }
 
 #[test]
