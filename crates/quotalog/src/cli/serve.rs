@@ -110,7 +110,7 @@ pub(super) struct Arguments {
     /// [default: an admin's token reads it beside the other routes].
     #[arg(long, env = "QUOTALOG_METRICS_LISTEN", value_name = "ADDRESS")]
     metrics_listen: Option<String>,
-    /// An origin whose pages may use the server from a browser, such as https://app.example. May be given several
+    /// An origin whose pages may use the server from a browser, such as `https://app.example`. May be given several
     /// times; in the variable, commas part them [default: none].
     #[arg(
         long,
