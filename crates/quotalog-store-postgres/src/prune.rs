@@ -1,6 +1,6 @@
 //! Deleting what is too old, a few rows at a time, by one node at a time.
 
-use quotalog_ledger::store::{Retention, StoreError};
+use quotalog_ledger::store::{PruneStep, Retention, StoreError};
 use tokio_postgres::Error;
 
 use crate::batch::DROP_ANCHORS;
@@ -11,8 +11,10 @@ use crate::row;
 use crate::store::Inner;
 use crate::tx::{For, Tx};
 
-/// Known to this program alone: whoever prunes has it until the end of the transaction.
-const TURN: &str = "SELECT pg_try_advisory_xact_lock(8148427718541895)";
+/// Known to this program alone: whoever prunes has the lock until the end of the transaction. And a step holds
+/// what others may wait for, so that none of its statements is given as long as one of theirs.
+const TURN: &str = "SELECT pg_try_advisory_xact_lock(8148427718541895), \
+     set_config('statement_timeout', '1s', true)";
 pub(crate) const PRUNE_USAGE: &str = "DELETE FROM quota_usage WHERE ctid = ANY (ARRAY \
      (SELECT o.ctid FROM quota_usage o \
      WHERE (o.window_start AT TIME ZONE 'UTC') < ($1::timestamptz AT TIME ZONE 'UTC') \
@@ -49,14 +51,14 @@ pub(crate) async fn step(
     store: &Inner,
     retention: Retention,
     rows_max: u32,
-) -> Result<u32, StoreError> {
+) -> Result<PruneStep, StoreError> {
     let tx = Tx::begin(store, For::Writing, None).await?;
     let Some(pruned) = tx.work(prune(&tx, retention, rows_max)).await? else {
         tx.roll_back().await?;
-        return Ok(0);
+        return Ok(PruneStep::LeftToAnother);
     };
     tx.commit().await?;
-    Ok(pruned)
+    Ok(PruneStep::Deleted(pruned))
 }
 
 async fn prune(tx: &Tx<'_>, retention: Retention, rows_max: u32) -> Result<Option<u32>, Error> {

@@ -9,7 +9,9 @@ use quotalog_domain::{
     Amount, CallerId, Command, IdempotencyKey, Item, Limit, Operation, Outcome, Pair, Resource,
     Window,
 };
-use quotalog_ledger::store::{Administer as _, Batch, Commit as _, Retention, Submission};
+use quotalog_ledger::store::{
+    Administer as _, Batch, Commit as _, PruneStep, Retention, Submission,
+};
 use quotalog_ledger::{Ledger, Settings};
 use quotalog_store_postgres::PostgresStore;
 use quotalog_testkit::conformance::{Desk, consume, pair};
@@ -221,7 +223,7 @@ async fn a_pair_that_is_pruned_while_it_is_counted_stays_exact() {
         for _ in 0..4 * 24 {
             fresh.clock.advance_s(3_600);
             let pruned = desks[0].store.prune_step(RETENTION, 0).await;
-            assert_eq!(pruned.expect("the store answers"), 0);
+            assert_eq!(pruned.expect("the store answers"), PruneStep::Deleted(0));
         }
         let mut tasks: JoinSet<usize> = JoinSet::new();
         for desk in &desks {
