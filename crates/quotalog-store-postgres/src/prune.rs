@@ -1,5 +1,7 @@
 //! Deleting what is too old, a few rows at a time, by one node at a time.
 
+use std::collections::BTreeSet;
+
 use quotalog_ledger::store::{PruneStep, Retention, StoreError};
 use tokio_postgres::Error;
 
@@ -22,7 +24,7 @@ pub(crate) const PRUNE_USAGE: &str = "DELETE FROM quota_usage WHERE ctid = ANY (
      RETURNING user_id, resource";
 /// Whoever counts for such a pair has its row; whoever deletes the row must have it too, from before it looks
 /// whether there is usage.
-pub(crate) const LOCK_ANCHORS: &str = "SELECT FROM (SELECT DISTINCT n.user_id COLLATE \"C\" AS user_id, \
+pub(crate) const LOCK_ANCHORS: &str = "SELECT FROM (SELECT n.user_id COLLATE \"C\" AS user_id, \
      n.resource COLLATE \"C\" AS resource FROM unnest($1::text[], $2::text[]) AS n(user_id, resource) \
      ORDER BY 1, 2) k CROSS JOIN LATERAL (SELECT FROM quota_policies o \
      WHERE o.user_id = k.user_id AND o.resource = k.resource AND o.\"window\" IS NULL FOR UPDATE) p";
@@ -85,9 +87,13 @@ async fn prune(tx: &Tx<'_>, retention: Retention, rows_max: u32) -> Result<Optio
 async fn prune_usage(tx: &Tx<'_>, before: Instant, rows_max: i64) -> Result<i64, Error> {
     let on = tx.connection();
     let pruned = on.query(PRUNE_USAGE, &[&before, &rows_max]).await?;
-    if !pruned.is_empty() {
-        let user_ids: Vec<&str> = pruned.iter().map(|row| row::text(row, 0)).collect();
-        let resources: Vec<&str> = pruned.iter().map(|row| row::text(row, 1)).collect();
+    // Several hours of one pair may be among them.
+    let pairs: BTreeSet<_> = pruned
+        .iter()
+        .map(|row| (row::text(row, 0), row::text(row, 1)))
+        .collect();
+    if !pairs.is_empty() {
+        let (user_ids, resources): (Vec<&str>, Vec<&str>) = pairs.into_iter().unzip();
         on.query(LOCK_ANCHORS, &[&user_ids, &resources]).await?;
         on.execute(DROP_ANCHORS, &[&user_ids, &resources]).await?;
     }

@@ -26,7 +26,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let rows = pruned.rows;
     let noun = if rows == 1 { "row" } else { "rows" };
     let others = if pruned.met_another {
-        "; others were deleted by a server that was pruning too"
+        "; another process was pruning too"
     } else {
         ""
     };
