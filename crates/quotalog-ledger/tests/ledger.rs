@@ -13,8 +13,8 @@ use quotalog_domain::{
 };
 use quotalog_ledger::store::{
     Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ErasureId, ExpiryPassed, Judged,
-    Listed, Page, Publish, QuotaFilter, Read, Retention, Revoked, StoreError, StoreFuture,
-    TokenOrder, UsageEntry, UsageRange,
+    Listed, Page, PruneStep, Publish, QuotaFilter, Read, Retention, Revoked, StoreError,
+    StoreFuture, TokenOrder, UsageEntry, UsageRange,
 };
 use quotalog_ledger::{Asker, Deadline, Ledger, LedgerError, Settings, WAIT_MAX};
 use tokio::sync::Semaphore;
@@ -302,7 +302,7 @@ impl Administer for ScriptedStore {
         })
     }
 
-    fn prune_step(&self, _: Retention, _: u32) -> StoreFuture<'_, u32> {
+    fn prune_step(&self, _: Retention, _: u32) -> StoreFuture<'_, PruneStep> {
         Box::pin(std::future::pending())
     }
 }

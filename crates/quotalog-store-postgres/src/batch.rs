@@ -90,12 +90,13 @@ pub(crate) const SAVE_USAGE: &str = "INSERT INTO quota_usage \
      ON CONFLICT (user_id, resource, window_start) DO UPDATE SET \
      usage = excluded.usage, updated_at = excluded.updated_at";
 /// The row of a pair goes with its last row of usage. Its lock must be held, from before this statement began.
+/// The newest is looked for: before it may lie all that was pruned and is not cleared yet.
 pub(crate) const DROP_ANCHORS: &str = "DELETE FROM quota_policies WHERE ctid = ANY (ARRAY \
      (SELECT p.place FROM unnest($1::text[], $2::text[]) AS k(user_id, resource) \
      CROSS JOIN LATERAL (SELECT o.ctid AS place FROM quota_policies o \
      WHERE o.user_id = k.user_id AND o.resource = k.resource AND o.\"window\" IS NULL \
      AND (SELECT true FROM quota_usage u WHERE u.user_id = o.user_id AND u.resource = o.resource \
-     LIMIT 1) IS NULL OFFSET 0) p))";
+     ORDER BY u.window_start DESC LIMIT 1) IS NULL OFFSET 0) p))";
 const SAVE_DEFAULTS: &str = "INSERT INTO quotalog_defaults \
      (resource, \"window\", limit_count, created_at, updated_at) \
      SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::timestamptz[], \

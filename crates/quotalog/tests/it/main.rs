@@ -23,6 +23,8 @@ mod kill;
 mod pgbouncer;
 mod postgres;
 mod postgres_failover;
+mod postgres_ids;
+mod postgres_pruning;
 mod postgres_recovery;
 mod postgres_start;
 mod raw;
