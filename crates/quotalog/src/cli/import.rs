@@ -41,8 +41,8 @@ pub(super) struct Arguments {
 
 const AFTER_HELP: &str = "\
 The columns are those of `quotalog export`, in any order; all of them are needed, and no others are
-taken. Every line is checked first. If one is at fault, each fault is named with its line, and nothing
-is changed; so nothing is either if the import fails or is killed.
+taken. Every line is checked first. If one is at fault, each fault is named with its line, and
+nothing is changed; so nothing is either if the import fails or is killed.
 
 Policies and defaults are set as PUT sets them: what is there already keeps its dates, and what the
 file does not name stays. Usage becomes the number in the file, whatever was counted since the file

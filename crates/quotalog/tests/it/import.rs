@@ -382,7 +382,12 @@ fn an_import_that_is_killed_leaves_nothing_and_is_begun_anew() {
     let site = Site::new();
     site.token(&["--role", "admin"]);
     let path = file(&site, "p.csv", &content);
-    killed(&site, &path, || is_saving(&site));
+    // It has the lock for a moment when it opens the file too.
+    let mut seen = 0;
+    killed(&site, &path, || {
+        seen = if is_saving(&site) { seen + 1 } else { 0 };
+        seen == 25
+    });
     assert_eq!(exported(&site, "policies", "jsonl"), "");
     let entries = "SELECT count(*) FROM quotalog_audit WHERE action = 'policy.set'";
     assert_eq!(read_number(&site.database(), entries), 0);
@@ -405,6 +410,35 @@ fn an_import_that_is_killed_leaves_nothing_and_is_begun_anew() {
     let left = "SELECT count(*) FROM pg_class WHERE relname LIKE '%import%'";
     assert_eq!(database.ask(left), "0");
     imported(&site, "policies", "p.csv", &content, [20_000, 0, 0]);
+}
+
+#[test]
+fn an_import_that_fails_on_the_way_leaves_nothing() {
+    for site in sites() {
+        let exit = match &site.postgres {
+            Some(database) => {
+                database.ask(
+                    "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS \
+                     $$ BEGIN IF new.user_id = 'user-2999' THEN RAISE 'no'; END IF; RETURN new; END $$; \
+                     CREATE TRIGGER fail BEFORE UPDATE ON quota_policies FOR EACH ROW EXECUTE FUNCTION fail()",
+                );
+                1
+            }
+            None => {
+                // No more than a thousand places are left in the audit.
+                let database = rusqlite::Connection::open(site.database()).unwrap();
+                let few = "UPDATE sqlite_sequence SET seq = 9223372036854774807 WHERE name = 'quotalog_audit'";
+                database.execute_batch(few).unwrap();
+                6
+            }
+        };
+        fails(
+            &import(&site, "policies", "p.csv", &policies(3_000), &[]),
+            exit,
+            "",
+        );
+        assert_eq!(exported(&site, "policies", "jsonl"), "");
+    }
 }
 
 /// Before the file's end nobody knows whether it is sound, and nobody waits.
