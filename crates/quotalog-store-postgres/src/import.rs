@@ -22,10 +22,10 @@ use crate::audit::Entries;
 use crate::batch::{ANCHOR, LOCK, Policies, SAVE_USAGE, stored};
 use crate::config::{PostgresClock, PostgresConfig};
 use crate::connection::{Begin, Connection, Connector, Value};
-use crate::fault::{Fault, at_commit, before_commit, of_opening};
+use crate::fault::{Fault, before_commit, of_opening};
 use crate::instant::Instant;
 use crate::quota::{self, FIND_DEFAULTS, Keys};
-use crate::tx::{self, COMMIT};
+use crate::tx;
 use crate::{OpenError, row, schema};
 
 /// A page may be long in coming, whoever reads the file takes time too, and locks are worth waiting for.
@@ -347,7 +347,7 @@ impl Import for PostgresImport {
     fn save(self: Box<Self>, tell: Tell) -> StoreFuture<'static, ()> {
         Box::pin(async move {
             self.save_all(&tell).await?;
-            self.connection.run(COMMIT).await.map_err(at_commit)?;
+            self.connection.commit().await?;
             self.connection.close().await;
             Ok(())
         })

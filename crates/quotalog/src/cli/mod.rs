@@ -64,8 +64,11 @@ enum Command {
     /// Set and list the policies that serve all who have none of their own, by asking a running server.
     #[command(subcommand)]
     Default(default::Command),
-    /// Delete usage, kept answers and audit entries that are older than their retention. The retentions are
-    /// those given here, whatever a running server has.
+    /// Delete usage, kept answers and audit entries that are older than their retention.
+    ///
+    /// The retentions are those given here, by flags or variables, else the defaults; those of a running server
+    /// are not known. A server that keeps things for longer than that loses what it was to keep, so give the
+    /// same retentions as it has. The server does the same by itself every ten minutes.
     Prune(prune::Arguments),
     /// Copy the database into a new file, also beside a running server.
     Backup(backup::Arguments),
@@ -131,7 +134,7 @@ struct RetentionArguments {
         default_value = "35d"
     )]
     usage_retention: String,
-    /// How long the answer to a request with an Idempotency-Key is kept.
+    /// How long the answer to a request with an Idempotency-Key is kept; at least 1s.
     #[arg(
         long,
         env = "QUOTALOG_IDEMPOTENCY_RETENTION",
@@ -139,7 +142,7 @@ struct RetentionArguments {
         default_value = "24h"
     )]
     idempotency_retention: String,
-    /// How long the audit keeps who changed what.
+    /// How long the audit keeps who changed what; at least 1d.
     #[arg(
         long,
         env = "QUOTALOG_AUDIT_RETENTION",

@@ -137,6 +137,10 @@ const USES: &[(&str, &[&str])] = &[
             "tokio-rustls",
             "tower",
             "tracing",
+            // Into the build alone: the files of the pages at `/docs`.
+            "rawzip",
+            "utoipa",
+            "utoipa-swagger-ui-vendored",
         ],
     ),
     (

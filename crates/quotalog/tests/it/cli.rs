@@ -161,6 +161,10 @@ fn wrong_arguments_exit_with_2() {
     fails(&created(&["--role", "root"]), 2, "--role");
     fails(&created(&["--role", "Admin"]), 2, "--role");
     fails(&created(&["--role", "user"]), 2, "--user-id");
+    let secret = format!("ql_{}", "A".repeat(43));
+    let named = created(&["--role", "viewer", "--name", &secret]);
+    fails(&named, 2, "--name must not be a token");
+    assert!(!text(&named.stderr).contains(&secret));
     fails(
         &created(&["--role", "viewer", "--user-id", "u"]),
         2,
