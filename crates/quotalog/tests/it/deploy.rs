@@ -2,12 +2,13 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use hyper::Method;
 use quotalog_testkit::postgres::{Cluster, Setup};
 
 use crate::cli::fails;
+use crate::support::running::Running;
 use crate::support::server::{ADMIN, Connection, Site, skipped, until};
 
 const UNIT: &str = include_str!("../../../../deploy/quotalog.service");
@@ -76,17 +77,6 @@ fn the_unit_waits_longer_than_the_server_drains() {
     // The delay, the deadline and the closing of the store, as they are by default.
     assert!(number("TimeoutStopSec=") > 1 + 30 + 10);
     assert!(number("LimitNOFILE=") > 10_000);
-}
-
-/// A program that ends with the test.
-pub(crate) struct Running(pub(crate) Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ended = self.0.kill();
-        let _ended = self.0.wait();
-    }
 }
 
 /// The balancer as it is configured, but for the addresses.
