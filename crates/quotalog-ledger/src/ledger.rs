@@ -203,17 +203,24 @@ impl Ledger {
         }
     }
 
+    /// The caller whose token has this hash, if it is the admin token of the process's own configuration.
+    #[must_use]
+    pub fn of_environment(&self, hash: &TokenHash) -> Option<Caller> {
+        let is_own = self.inner.admin_token.is_some_and(|own| own.matches(hash));
+        is_own.then_some(Caller {
+            role: Role::Admin,
+            credential: Credential::Environment,
+        })
+    }
+
     /// Finds the caller that holds `token`, if it is valid.
     ///
     /// # Errors
     /// [`LedgerError::Unavailable`] when the store cannot be asked: an unknown caller is never let in.
     pub async fn authenticate(&self, token: &Token) -> Result<Option<Caller>, LedgerError> {
         let hash = token.hash();
-        if self.inner.admin_token.is_some_and(|own| own.matches(&hash)) {
-            return Ok(Some(Caller {
-                role: Role::Admin,
-                credential: Credential::Environment,
-            }));
+        if let Some(caller) = self.of_environment(&hash) {
+            return Ok(Some(caller));
         }
         if let Some(caller) = self.inner.callers.get(&hash) {
             return Ok(Some(caller));
@@ -237,7 +244,7 @@ impl Ledger {
     pub async fn confirm(&self, caller: &Caller) -> Result<(), LedgerError> {
         match caller.credential {
             Credential::CommandLine | Credential::Environment => Ok(()),
-            Credential::Token { .. } => {
+            Credential::Token { .. } | Credential::Jwt { .. } => {
                 let credential = caller.credential.clone();
                 self.judged(caller, ask(self.inner.store.confirm(credential)).await)
             }

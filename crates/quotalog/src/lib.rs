@@ -11,6 +11,7 @@ mod copy;
 mod duration;
 mod exit_code;
 mod first_token;
+mod jwt;
 mod late_store;
 mod postgres_url;
 mod pruning;

@@ -15,6 +15,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::exit_code::{self, Exit, Failure};
+use crate::jwt;
 use crate::telemetry::{self, LogFormat, LogLevel};
 
 /// A quota server: may this user use this resource now, and how much is left?
@@ -37,7 +38,8 @@ First steps:
 
 Every flag can be set by the variable shown beside it. QUOTALOG_ADMIN_TOKEN (at least 32
 characters) is an admin token that is kept in memory only; it has no flag, since other users of the
-machine can read those.
+machine can read those. Nor have QUOTALOG_JWT_SECRET and QUOTALOG_JWT_PUBLIC_KEY, which hold what
+--jwt-secret-file and --jwt-public-key-file read from files.
 
 Exit codes: 0 done, 1 other failure, 2 usage, 5 not found, 6 unreachable or unavailable.";
 
@@ -209,7 +211,7 @@ pub(crate) fn say(line: &str) {
 /// A variable of ours that no flag has is a misspelt one, and would be ignored in silence.
 fn warn_of_unknown_variables() {
     let command = Arguments::command();
-    let mut known = vec!["QUOTALOG_ADMIN_TOKEN"];
+    let mut known = vec!["QUOTALOG_ADMIN_TOKEN", jwt::SECRET, jwt::PUBLIC_KEY];
     let arguments = arguments_of(&command).into_iter();
     known.extend(arguments.filter_map(|argument| argument.get_env()?.to_str()));
     for (name, _) in std::env::vars_os() {

@@ -37,6 +37,30 @@ const USES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "quotalog-jwt",
+        &[
+            "quotalog-auth",
+            "quotalog-domain",
+            // Its clock alone.
+            "quotalog-ledger",
+            "base64",
+            "bytes",
+            "http-body-util",
+            "hyper",
+            "hyper-util",
+            "prometheus",
+            "quick_cache",
+            "ring",
+            "rustls-native-certs",
+            "serde",
+            "serde_json",
+            "thiserror",
+            "tokio",
+            "tokio-rustls",
+            "tracing",
+        ],
+    ),
+    (
         "quotalog-record",
         &[
             "quotalog-auth",
@@ -87,6 +111,7 @@ const USES: &[(&str, &[&str])] = &[
         &[
             "quotalog-auth",
             "quotalog-domain",
+            "quotalog-jwt",
             "quotalog-ledger",
             "bytes",
             "itoa",
@@ -158,6 +183,7 @@ const USES: &[(&str, &[&str])] = &[
             "quotalog-front",
             "quotalog-grpc",
             "quotalog-http",
+            "quotalog-jwt",
             "quotalog-ledger",
             "quotalog-record",
             "quotalog-store-postgres",

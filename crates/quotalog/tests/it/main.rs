@@ -17,6 +17,7 @@ mod envoy;
 mod faults;
 mod grpc;
 mod http;
+mod jwt;
 mod kill;
 mod pgbouncer;
 mod postgres;

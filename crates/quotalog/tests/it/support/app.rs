@@ -8,8 +8,9 @@ use axum::http::{HeaderValue, request};
 use hyper::{Method, Request};
 use quotalog_auth::{Caller, Credential, Role, Token, TokenId};
 use quotalog_domain::{Command, Limit, Operation, Resource, Timestamp, UserId, Window};
-use quotalog_front::{Admission, Draining};
+use quotalog_front::{Admission, Authentication, Draining};
 use quotalog_http::{App, Metrics};
+use quotalog_jwt::Verifier;
 use quotalog_ledger::store::{Administer as _, Store};
 use quotalog_ledger::{Ledger, Settings};
 use quotalog_store_sqlite::{SqliteConfig, SqliteStore};
@@ -29,6 +30,7 @@ pub(crate) struct TestApp {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) store: SqliteStore,
     pub(crate) ledger: Ledger,
+    jwts: Option<Verifier>,
     pub(crate) draining: Draining,
     pub(crate) folder: Arc<TempDir>,
     /// An admin's token.
@@ -58,6 +60,17 @@ fn site(now: &str) -> (Arc<TempDir>, Arc<ManualClock>) {
     (Arc::new(folder), Arc::new(clock))
 }
 
+fn router(ledger: &Ledger, draining: &Draining, jwts: Option<Verifier>) -> Router {
+    quotalog_http::router(App {
+        ledger: ledger.clone(),
+        draining: draining.clone(),
+        authentication: Authentication::new(ledger.clone(), jwts),
+        admission: Admission::new(1_024),
+        metrics: Metrics::new(ledger),
+        metrics_apart: false,
+    })
+}
+
 impl TestApp {
     /// A new server at [`NOW`].
     pub(crate) async fn new() -> Self {
@@ -74,6 +87,32 @@ impl TestApp {
     pub(crate) async fn faulty() -> (Self, Arc<FaultyStore<SqliteStore>>) {
         let (folder, clock) = site(NOW);
         Self::open_with(folder, clock, FaultyStore::new).await
+    }
+
+    /// The same server, believing JWTs too.
+    pub(crate) fn believing(self, settings: quotalog_jwt::Settings) -> Self {
+        let clock = self.clock.clone();
+        self.believing_by(settings, clock)
+    }
+
+    /// The same, by a clock of the node's own.
+    pub(crate) fn believing_by(
+        self,
+        settings: quotalog_jwt::Settings,
+        clock: Arc<ManualClock>,
+    ) -> Self {
+        let jwts = Some(Verifier::start(settings, clock));
+        let router = router(&self.ledger, &self.draining, jwts.clone());
+        Self {
+            router,
+            jwts,
+            ..self
+        }
+    }
+
+    /// How this server knows callers.
+    pub(crate) fn authentication(&self) -> Authentication {
+        Authentication::new(self.ledger.clone(), self.jwts.clone())
     }
 
     /// Another process on the same file.
@@ -99,18 +138,13 @@ impl TestApp {
         let wrapped = Arc::new(wrap(store.clone()));
         let ledger = Ledger::start(wrapped.clone(), Settings::default());
         let draining = Draining::default();
-        let router = quotalog_http::router(App {
-            ledger: ledger.clone(),
-            draining: draining.clone(),
-            admission: Admission::new(1_024),
-            metrics: Metrics::new(&ledger),
-            metrics_apart: false,
-        });
+        let router = router(&ledger, &draining, None);
         let mut app = Self {
             router,
             clock,
             store,
             ledger,
+            jwts: None,
             draining,
             folder,
             admin: String::new(),

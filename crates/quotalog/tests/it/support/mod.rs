@@ -4,6 +4,8 @@ pub(crate) mod answer;
 pub(crate) mod app;
 pub(crate) mod chance;
 pub(crate) mod envoy;
+pub(crate) mod jwt;
+pub(crate) mod key_server;
 pub(crate) mod load;
 pub(crate) mod log;
 pub(crate) mod raw;

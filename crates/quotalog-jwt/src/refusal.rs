@@ -1,0 +1,70 @@
+//! Why a token is not believed: for the log and the metrics, never for whoever sent it.
+
+/// Why a token is not believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("it is too long")]
+    TooLong,
+    #[error("it has not the form of a JWT that is signed")]
+    Malformed,
+    #[error("its header is not understood: a type that is none of access, or `crit`")]
+    Header,
+    #[error("no trusted key is of its algorithm")]
+    Algorithm,
+    #[error("no trusted key is the one it names")]
+    UnknownKey,
+    #[error("its signature is wrong")]
+    Signature,
+    #[error("it has no `exp`, or a date in it is none")]
+    Date,
+    #[error("it has expired")]
+    Expired,
+    #[error("it is not valid yet")]
+    NotYetValid,
+    #[error("it is for another audience")]
+    Audience,
+    #[error("it is from another issuer")]
+    Issuer,
+    #[error("its `sub` is missing, or no user's id")]
+    Subject,
+    #[error("its claim of a role names no single role that quotalog knows")]
+    Role,
+}
+
+impl Refusal {
+    /// All of them.
+    pub(crate) const ALL: [Self; 13] = [
+        Self::TooLong,
+        Self::Malformed,
+        Self::Header,
+        Self::Algorithm,
+        Self::UnknownKey,
+        Self::Signature,
+        Self::Date,
+        Self::Expired,
+        Self::NotYetValid,
+        Self::Audience,
+        Self::Issuer,
+        Self::Subject,
+        Self::Role,
+    ];
+
+    /// Its name in the metrics.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::TooLong => "too-long",
+            Self::Malformed => "malformed",
+            Self::Header => "header",
+            Self::Algorithm => "algorithm",
+            Self::UnknownKey => "unknown-key",
+            Self::Signature => "signature",
+            Self::Date => "date",
+            Self::Expired => "expired",
+            Self::NotYetValid => "not-yet-valid",
+            Self::Audience => "audience",
+            Self::Issuer => "issuer",
+            Self::Subject => "subject",
+            Self::Role => "role",
+        }
+    }
+}
