@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::key_set::KeySet;
 use crate::metrics::Metrics;
-use crate::source::{LOAD_TIME_MAX, Source, SourceError};
+use crate::source::{Source, SourceError};
 
 /// How often a URL is read, so how long a key that its issuer no longer trusts may live on here.
 const URL_INTERVAL: Duration = Duration::from_secs(300);
@@ -22,6 +22,9 @@ const FILE_INTERVAL: Duration = Duration::from_secs(5);
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// How often tokens may have it read.
 pub(crate) const ASKED_GAP: Duration = Duration::from_secs(10);
+/// How long a token waits for newer keys. Short, since what it is for has its own time to wait once the caller is
+/// known; the reading goes on, and a retry finds what it has brought.
+const WAIT_MAX: Duration = Duration::from_secs(1);
 /// How long keys are trusted that could not be read again: whoever can cut us off from the issuer must not make a key
 /// that was revoked live for ever.
 const AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -108,8 +111,8 @@ impl Jwks {
             self.asked.notify_one();
         }
         let loaded = state.wait_for(|state| state.loadings != before.loadings);
-        // In vain only when the task is gone, or hangs; then what is known has not changed.
-        let _in_time = tokio::time::timeout(LOAD_TIME_MAX, loaded).await;
+        // If it was in vain, what is known has not changed.
+        let _in_time = tokio::time::timeout(WAIT_MAX, loaded).await;
         self.state()
     }
 }
