@@ -168,7 +168,7 @@ impl<S: Load> Reader<S> {
             let keys = KeySet::from_jwks(&document).ok_or(SourceError::NoJwks)?;
             Ok(Some((document, keys)))
         });
-        let was_current = self.publish.borrow().is_current;
+        let before = self.publish.borrow().clone();
         let is_well = read.is_ok();
         self.metrics.refreshed(is_well);
         let changed = match read {
@@ -178,12 +178,14 @@ impl<S: Load> Reader<S> {
             }
             Err(error) => {
                 // Once, not each time that it is tried again.
-                if was_current || self.publish.borrow().loadings == 0 {
+                if before.is_current || before.loadings == 0 {
                     let error: &dyn std::error::Error = &error;
-                    tracing::warn!(
-                        error,
-                        "the JWKS cannot be read; the keys before stay in force"
-                    );
+                    let advice = if before.keys.is_some() {
+                        "the keys before stay in force"
+                    } else {
+                        "no JWT is believed before it can"
+                    };
+                    tracing::warn!(error, "the JWKS cannot be read; {advice}");
                 }
                 None
             }
@@ -199,6 +201,9 @@ impl<S: Load> Reader<S> {
                 passed_over = keys.passed_over,
                 "the keys of the JWKS are in force"
             );
+            if keys.keys.is_empty() {
+                tracing::warn!("the JWKS holds no key that JWTs can be verified with");
+            }
             self.document = document;
             Arc::new(keys)
         });
