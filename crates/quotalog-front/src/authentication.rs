@@ -2,7 +2,7 @@
 
 use quotalog_auth::{Caller, Token};
 use quotalog_jwt::{Unverified, Verifier};
-use quotalog_ledger::{Ledger, LedgerError};
+use quotalog_ledger::{Deadline, Ledger, LedgerError};
 
 use crate::bearer::bearer_token;
 
@@ -27,6 +27,7 @@ impl Authentication {
     pub async fn caller<'a>(
         &self,
         lines: impl IntoIterator<Item = &'a [u8]>,
+        deadline: Deadline,
     ) -> Result<Option<Caller>, LedgerError> {
         let Some(token) = bearer_token(lines) else {
             return Ok(None);
@@ -34,13 +35,13 @@ impl Authentication {
         match &self.jwts {
             Some(jwts) if may_be_jwt(&token) => match self.ledger.of_environment(&token.hash()) {
                 Some(caller) => Ok(Some(caller)),
-                None => match jwts.verify(&token).await {
+                None => match jwts.verify(&token, deadline).await {
                     Ok(caller) => Ok(Some(caller)),
                     Err(Unverified::Refused) => Ok(None),
                     Err(Unverified::Unavailable) => Err(LedgerError::Unavailable),
                 },
             },
-            Some(_) | None => self.ledger.authenticate(&token).await,
+            Some(_) | None => self.ledger.authenticate(&token, deadline).await,
         }
     }
 }

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quotalog_ledger::Deadline;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -100,8 +101,8 @@ impl Jwks {
         self.state.borrow().clone()
     }
 
-    /// What is known once the source was read again, if that may be now.
-    pub(crate) async fn refreshed(&self) -> State {
+    /// What is known once the source was read again, if that may be now and is done in time.
+    pub(crate) async fn refreshed(&self, deadline: Deadline) -> State {
         let mut state = self.state.clone();
         let before = state.borrow_and_update().clone();
         if !before.is_loading {
@@ -112,7 +113,8 @@ impl Jwks {
         }
         let loaded = state.wait_for(|state| state.loadings != before.loadings);
         // If it was in vain, what is known has not changed.
-        let _in_time = tokio::time::timeout(WAIT_MAX, loaded).await;
+        let wait_until = deadline.wait_until().min(Instant::now() + WAIT_MAX);
+        let _in_time = tokio::time::timeout_at(wait_until, loaded).await;
         self.state()
     }
 }
@@ -292,21 +294,21 @@ mod tests {
     async fn whoever_comes_first_waits_for_the_keys() {
         let (told, jwks) = started(Some(ONE));
         assert_eq!(count(&jwks.state()), None);
-        assert_eq!(count(&jwks.refreshed().await), Some(1));
+        assert_eq!(count(&jwks.refreshed(Deadline::from_now()).await), Some(1));
         assert_eq!(told.loads(), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_thousand_who_ask_for_newer_keys_cause_one_reading() {
         let (told, jwks) = started(Some(EMPTY));
-        jwks.refreshed().await;
+        jwks.refreshed(Deadline::from_now()).await;
         told.has(Some(ONE));
         let jwks = Arc::new(jwks);
         let ask = || async {
             let mut asking = tokio::task::JoinSet::new();
             for _ in 0..1_000 {
                 let jwks = Arc::clone(&jwks);
-                asking.spawn(async move { count(&jwks.refreshed().await) });
+                asking.spawn(async move { count(&jwks.refreshed(Deadline::from_now()).await) });
             }
             asking.join_all().await
         };
@@ -326,7 +328,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_keys_are_read_again_without_being_asked_for() {
         let (told, jwks) = started(Some(ONE));
-        let first = jwks.refreshed().await;
+        let first = jwks.refreshed(Deadline::from_now()).await;
         after(URL_INTERVAL * 3 + Duration::from_secs(1)).await;
         assert_eq!(told.loads(), 4);
         // The same document makes no new keys, so that what was verified with them is remembered.
@@ -340,7 +342,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn keys_that_cannot_be_read_again_are_trusted_for_a_day() {
         let (told, jwks) = started(Some(ONE));
-        let first = jwks.refreshed().await;
+        let first = jwks.refreshed(Deadline::from_now()).await;
         for garbage in [None, Some("<html>"), Some("[]"), Some(r#"{"keys":{}}"#)] {
             told.has(garbage);
             after(URL_INTERVAL + RETRY_INTERVAL).await;
@@ -363,7 +365,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn keys_that_were_never_read_are_tried_again_soon() {
         let (told, jwks) = started(None);
-        assert_eq!(count(&jwks.refreshed().await), None);
+        assert_eq!(count(&jwks.refreshed(Deadline::from_now()).await), None);
         told.has(Some(ONE));
         after(RETRY_INTERVAL * 2).await;
         assert_eq!(count(&jwks.state()), Some(1));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use prometheus::core::Collector;
 use quick_cache::sync::Cache;
 use quotalog_auth::{Caller, Token, TokenHash};
+use quotalog_ledger::Deadline;
 use quotalog_ledger::clock::Clock;
 use serde_json::Value;
 
@@ -152,9 +153,9 @@ impl Verifier {
     ///
     /// # Errors
     /// [`Unverified`] when nobody does, as far as can be known.
-    pub async fn verify(&self, token: &Token) -> Result<Caller, Unverified> {
+    pub async fn verify(&self, token: &Token, deadline: Deadline) -> Result<Caller, Unverified> {
         let inner = &*self.0;
-        let verified = inner.verified(token).await;
+        let verified = inner.verified(token, deadline).await;
         match verified {
             Ok(bearer) => {
                 inner.metrics.accepted();
@@ -188,7 +189,7 @@ impl From<Refusal> for Failure {
 }
 
 impl Inner {
-    async fn verified(&self, token: &Token) -> Result<Bearer, Failure> {
+    async fn verified(&self, token: &Token, deadline: Deadline) -> Result<Bearer, Failure> {
         let text = token.reveal();
         if text.len() > TOKEN_LEN_MAX {
             return Err(Refusal::TooLong.into());
@@ -203,7 +204,7 @@ impl Inner {
         let token = Signed::parse(text)?;
         let (claims, revision) = match &self.keys {
             Keys::Fixed(keys) => (keys.claims(&token)?, 0),
-            Keys::Jwks(jwks) => claims(jwks, &token).await?,
+            Keys::Jwks(jwks) => claims(jwks, &token, deadline).await?,
         };
         let bearer = self.expected.bearer(&claims)?;
         bearer.holds_at(self.clock.now())?;
@@ -223,7 +224,11 @@ impl Inner {
 
 /// What the token claims, and by which keys that is believed. Where none of those we have has signed it, newer ones
 /// are asked for.
-async fn claims(jwks: &Jwks, token: &Signed<'_>) -> Result<(Value, u64), Failure> {
+async fn claims(
+    jwks: &Jwks,
+    token: &Signed<'_>,
+    deadline: Deadline,
+) -> Result<(Value, u64), Failure> {
     let by = |state: &State| {
         let keys = state.keys.as_ref()?;
         Some(keys.claims(token).map(|claims| (claims, state.revision)))
@@ -234,7 +239,7 @@ async fn claims(jwks: &Jwks, token: &Signed<'_>) -> Result<(Value, u64), Failure
         Some(Err(refusal)) if !could_change(refusal, token) => return Err(refusal.into()),
         Some(Err(_)) | None => {}
     }
-    let state = jwks.refreshed().await;
+    let state = jwks.refreshed(deadline).await;
     match by(&state) {
         Some(Ok(claims)) => Ok(claims),
         Some(Err(refusal)) if state.is_current || !could_change(refusal, token) => {

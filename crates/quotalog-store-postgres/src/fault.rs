@@ -17,6 +17,8 @@ pub(crate) enum Fault {
     NoneFree,
     #[error("no answer came in time")]
     TimedOut,
+    #[error("the server committed without waiting for its standby any longer")]
+    Unconfirmed,
     #[error("the batch was run again and again, and met others each time")]
     AlwaysAnother,
     #[error("the decision made fewer outcomes than there were commands")]

@@ -14,6 +14,7 @@ mod error;
 mod examine;
 mod fault;
 mod fullest;
+mod host;
 mod instant;
 mod list;
 mod passed_over;

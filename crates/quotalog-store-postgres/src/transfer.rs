@@ -14,7 +14,7 @@ use tokio_postgres::types::{IsNull, ToSql, Type};
 
 use crate::config::{PostgresClock, PostgresConfig};
 use crate::connection::{Begin, Connection, Connector};
-use crate::fault::{at_commit, before_commit, of_opening};
+use crate::fault::{before_commit, of_opening};
 use crate::instant::Instant;
 use crate::{OpenError, schema, token};
 
@@ -235,7 +235,7 @@ impl Target for PostgresTransfer {
     fn commit(self: Box<Self>) -> StoreFuture<'static, ()> {
         Box::pin(async move {
             self.finish().await.map_err(before_commit)?;
-            self.connection.run("COMMIT").await.map_err(at_commit)?;
+            self.connection.commit().await?;
             self.connection.close().await;
             Ok(())
         })

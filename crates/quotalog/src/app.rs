@@ -2,12 +2,14 @@
 //! store it is is `store`'s matter.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use prometheus::process_collector::ProcessCollector;
+use prometheus::{IntGauge, Opts};
 use quotalog_front::{Admission, Authentication, Draining};
 use quotalog_grpc::Keys;
 use quotalog_http::{App, Metrics, Settings as ServerSettings, Tls};
@@ -20,6 +22,7 @@ use quotalog_store_sqlite::BackupError;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tracing::field::display;
 
 use crate::config::{Connections, Database, RateLimits, Serve, SqliteFile};
 use crate::copy::{Copied, Step};
@@ -37,6 +40,9 @@ const COMMAND_LINE_CONNECTIONS: Connections = Connections {
 };
 /// Retries of a command line's own requests find their answers for this long.
 const COMMAND_LINE_IDEMPOTENCY_S: i64 = 86_400;
+
+/// What runs, for the log and the metrics.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The most connections to the metrics, which a few collectors read.
 const METRICS_CONNECTIONS_MAX: usize = 32;
@@ -101,6 +107,7 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
     let certificate = tokio::spawn(certificate::keep_current(tls, hangups));
 
     let (stopping, stopped) = oneshot::channel();
+    log_start(&config, scheme, address, &listeners.beside);
     let beside = Beside::start(&app, listeners.beside, &settings, stopped)?;
     crate::cli::say(&format!("quotalog listens on {scheme}://{address}"));
     let router = quotalog_http::router(app);
@@ -124,6 +131,20 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
     close(ledger, store).await?;
     tracing::info!("stopped");
     unusable.map_or(Ok(()), Err)
+}
+
+/// So that the log tells what ran from here on, and where.
+fn log_start(config: &Serve, scheme: &str, address: SocketAddr, beside: &ListenersBeside) {
+    let address_of = |listener: &TcpListener| listener.local_addr().ok().map(display);
+    let rate_limits = beside.rate_limits.as_ref();
+    tracing::info!(
+        version = VERSION,
+        listen = %format_args!("{scheme}://{address}"),
+        metrics_listen = beside.metrics.as_ref().and_then(address_of),
+        rls_listen = rate_limits.and_then(|(listener, _)| address_of(listener)),
+        database = config.database.for_log(),
+        "started"
+    );
 }
 
 /// The sockets that the configuration asks for.
@@ -213,6 +234,7 @@ fn app(config: &Serve, store: &LateStore, pruned: &Pruned, jwts: Option<Verifier
         metrics: metrics(&ledger, pruned, jwts.as_ref()),
         authentication: Authentication::new(ledger.clone(), jwts),
         metrics_apart: config.metrics_listen.is_some(),
+        cors: config.cors.clone(),
         ledger,
     }
 }
@@ -291,11 +313,21 @@ async fn told_to_stop(mut signals: Signals, draining: &Draining, delay: Duration
 fn metrics(ledger: &Ledger, pruned: &Pruned, jwts: Option<&Verifier>) -> Metrics {
     let metrics = Metrics::new(ledger);
     metrics.add(Box::new(ProcessCollector::for_self()));
+    metrics.add(Box::new(build_info()));
     let of_jwts = jwts.map(Verifier::collectors).unwrap_or_default();
     for collector in pruned.collectors().into_iter().chain(of_jwts) {
         metrics.add(collector);
     }
     metrics
+}
+
+/// Which version runs, as a label of a measure that is always 1.
+fn build_info() -> IntGauge {
+    let info = Opts::new("quotalog_build_info", "The version that runs; always 1.");
+    let info = IntGauge::with_opts(info.const_label("version", VERSION));
+    let info = info.expect("the name is a sound one");
+    info.set(1);
+    info
 }
 
 /// Serves the metrics on a listener of their own, in plain HTTP, until the task is aborted.
@@ -371,8 +403,8 @@ pub(crate) fn copy(
     })
 }
 
-/// What a single command needs to wait for its database.
-fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+/// What a single command needs to wait for its database, or for a server.
+pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -9,9 +9,13 @@ pub(crate) enum Exit {
     Failure,
     /// The arguments or the configuration are wrong.
     Usage,
+    /// The units do not fit into what is left.
+    Exhausted,
+    /// The server does not take the token, or the token may not do this.
+    NotAllowed,
     /// What was named does not exist.
     NotFound,
-    /// The store cannot be reached, or is busy.
+    /// The store or the server cannot be reached, or is busy.
     Unavailable,
 }
 
@@ -38,6 +42,8 @@ pub(crate) fn of(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(match exit {
         Exit::Failure => 1,
         Exit::Usage => 2,
+        Exit::Exhausted => 3,
+        Exit::NotAllowed => 4,
         Exit::NotFound => 5,
         Exit::Unavailable => 6,
     })

@@ -1,10 +1,15 @@
 //! The command line: what a person may type, and what becomes of it. One subcommand a file.
 
 mod backup;
+mod completions;
 mod copy;
+mod default;
 mod doctor;
 mod prune;
+mod quota;
 mod serve;
+mod server;
+mod table;
 mod token;
 
 use std::error::Error as _;
@@ -35,13 +40,16 @@ const AFTER_HELP: &str = "\
 First steps:
   quotalog serve                                      start on ./quotalog.db, port 8200
   quotalog token create --role user --user-id alice   make a user's token, beside the server
+  quotalog quota set alice api-calls --hourly 100     ask the server, with a token in QUOTALOG_TOKEN
 
 Every flag can be set by the variable shown beside it. QUOTALOG_ADMIN_TOKEN (at least 32
-characters) is an admin token that is kept in memory only; it has no flag, since other users of the
-machine can read those. Nor have QUOTALOG_JWT_SECRET and QUOTALOG_JWT_PUBLIC_KEY, which hold what
---jwt-secret-file and --jwt-public-key-file read from files.
+characters) is an admin token of the server that is kept in memory only, QUOTALOG_TOKEN the token of
+whoever asks one; they have no flags, since other users of the machine can read those. Nor have
+QUOTALOG_JWT_SECRET and QUOTALOG_JWT_PUBLIC_KEY, which hold what --jwt-secret-file and
+--jwt-public-key-file read from files.
 
-Exit codes: 0 done, 1 other failure, 2 usage, 5 not found, 6 unreachable or unavailable.";
+Exit codes: 0 done, 1 other failure, 2 usage, 3 exhausted, 4 not allowed, 5 not found, 6 unreachable
+or unavailable.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -50,8 +58,17 @@ enum Command {
     /// Make, list and revoke API tokens, also beside a running server.
     #[command(subcommand)]
     Token(token::Command),
-    /// Delete usage, kept answers and audit entries that are older than their retention. The retentions are
-    /// those given here, whatever a running server has.
+    /// Set, check, count and list quotas, by asking a running server.
+    #[command(subcommand)]
+    Quota(quota::Command),
+    /// Set and list the policies that serve all who have none of their own, by asking a running server.
+    #[command(subcommand)]
+    Default(default::Command),
+    /// Delete usage, kept answers and audit entries that are older than their retention.
+    ///
+    /// The retentions are those given here, by flags or variables, else the defaults; those of a running server
+    /// are not known. A server that keeps things for longer than that loses what it was to keep, so give the
+    /// same retentions as it has. The server does the same by itself every ten minutes.
     Prune(prune::Arguments),
     /// Copy the database into a new file, also beside a running server.
     Backup(backup::Arguments),
@@ -59,6 +76,8 @@ enum Command {
     Copy(copy::Arguments),
     /// Look the configuration and the database over, and change nothing.
     Doctor(Box<doctor::Arguments>),
+    /// Print what a shell needs to complete commands and flags.
+    Completions(completions::Arguments),
 }
 
 /// How much is logged on standard error, and in which form.
@@ -110,7 +129,7 @@ struct RetentionArguments {
         default_value = "35d"
     )]
     usage_retention: String,
-    /// How long the answer to a request with an Idempotency-Key is kept.
+    /// How long the answer to a request with an Idempotency-Key is kept; at least 1s.
     #[arg(
         long,
         env = "QUOTALOG_IDEMPOTENCY_RETENTION",
@@ -118,7 +137,7 @@ struct RetentionArguments {
         default_value = "24h"
     )]
     idempotency_retention: String,
-    /// How long the audit keeps who changed what.
+    /// How long the audit keeps who changed what; at least 1d.
     #[arg(
         long,
         env = "QUOTALOG_AUDIT_RETENTION",
@@ -150,10 +169,13 @@ pub fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Token(command) => token::run(&command),
+        Command::Quota(command) => quota::run(command),
+        Command::Default(command) => default::run(command),
         Command::Prune(arguments) => prune::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Copy(arguments) => copy::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments, &mut Arguments::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -211,7 +233,8 @@ pub(crate) fn say(line: &str) {
 /// A variable of ours that no flag has is a misspelt one, and would be ignored in silence.
 fn warn_of_unknown_variables() {
     let command = Arguments::command();
-    let mut known = vec!["QUOTALOG_ADMIN_TOKEN", jwt::SECRET, jwt::PUBLIC_KEY];
+    let mut known = vec!["QUOTALOG_ADMIN_TOKEN", server::TOKEN];
+    known.extend([jwt::SECRET, jwt::PUBLIC_KEY]);
     let arguments = arguments_of(&command).into_iter();
     known.extend(arguments.filter_map(|argument| argument.get_env()?.to_str()));
     for (name, _) in std::env::vars_os() {

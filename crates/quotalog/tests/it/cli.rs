@@ -30,21 +30,35 @@ pub(crate) fn fails(output: &Output, code: i32, word: &str) {
 
 #[test]
 fn help_is_as_it_is_kept() {
-    let commands: [&[&str]; 10] = [
+    let commands: &[&[&str]] = &[
         &[],
         &["serve"],
         &["token"],
         &["token", "create"],
         &["token", "list"],
         &["token", "revoke"],
+        &["quota"],
+        &["quota", "set"],
+        &["quota", "get"],
+        &["quota", "list"],
+        &["quota", "consume"],
+        &["quota", "reset"],
+        &["quota", "refund"],
+        &["quota", "delete"],
+        &["default"],
+        &["default", "set"],
+        &["default", "get"],
+        &["default", "list"],
+        &["default", "delete"],
         &["prune"],
         &["backup"],
         &["copy"],
         &["doctor"],
+        &["completions"],
     ];
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/help");
     let renew = std::env::var_os("RENEW_HELP").is_some();
-    for command in commands {
+    for &command in commands {
         let output = quotalog()
             .args(command)
             .arg("--help")
@@ -78,10 +92,27 @@ fn every_command_is_in_the_help_that_is_kept() {
         names.map(str::to_owned).collect::<Vec<_>>()
     };
     let commands = [
-        "serve", "token", "prune", "backup", "copy", "doctor", "help",
+        "serve",
+        "token",
+        "quota",
+        "default",
+        "prune",
+        "backup",
+        "copy",
+        "doctor",
+        "completions",
+        "help",
     ];
     assert_eq!(listed(&[]), commands);
     assert_eq!(listed(&["token"]), ["create", "list", "revoke", "help"]);
+    let quota = [
+        "set", "get", "list", "consume", "reset", "refund", "delete", "help",
+    ];
+    assert_eq!(listed(&["quota"]), quota);
+    assert_eq!(
+        listed(&["default"]),
+        ["set", "get", "list", "delete", "help"]
+    );
 }
 
 #[test]
@@ -126,6 +157,10 @@ fn wrong_arguments_exit_with_2() {
     fails(&created(&["--role", "root"]), 2, "--role");
     fails(&created(&["--role", "Admin"]), 2, "--role");
     fails(&created(&["--role", "user"]), 2, "--user-id");
+    let secret = format!("ql_{}", "A".repeat(43));
+    let named = created(&["--role", "viewer", "--name", &secret]);
+    fails(&named, 2, "--name must not be a token");
+    assert!(!text(&named.stderr).contains(&secret));
     fails(
         &created(&["--role", "viewer", "--user-id", "u"]),
         2,

@@ -19,6 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::answer::Answer;
+use crate::faults::{at_another_time, other_clocks};
 
 /// The admin token of servers that are given one.
 pub(crate) const ADMIN: &str = "an-admin-token-of-the-environment-0123456789";
@@ -158,6 +159,12 @@ impl Site {
         Server::start(&mut command)
     }
 
+    /// A server that knows [`ADMIN`], whose clock began in a morning: no test of its length meets the end of an hour
+    /// or a day. Without libfaketime the clock is the machine's.
+    pub(crate) fn serve_in_a_morning(&self) -> Server {
+        self.serve_with(in_a_morning)
+    }
+
     /// A server that knows [`ADMIN`] and serves rate limits too.
     pub(crate) fn serve_rls(&self) -> Server {
         self.serve_with(with_rls)
@@ -176,6 +183,17 @@ impl Site {
             Some(database) => stored_on_postgres(database, user_id, resource),
             None => stored(&self.database(), user_id, resource),
         }
+    }
+}
+
+/// See [`Site::serve_in_a_morning`].
+pub(crate) fn in_a_morning(command: &mut Command) -> &mut Command {
+    match other_clocks() {
+        // An absolute time is read in the zone of the process.
+        Some(library) => {
+            at_another_time(command, &library, "@2027-01-15 06:00:00").env("TZ", "UTC")
+        }
+        None => command,
     }
 }
 

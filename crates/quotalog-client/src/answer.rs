@@ -1,0 +1,128 @@
+//! An answer read whole, and what is made of one that succeeded.
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::ratelimit::RateLimitFields;
+use crate::wire::{CreatedToken, DefaultPolicy, Quota};
+
+/// Status, headers and body of an answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// What a change of usage was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counted {
+    /// The quota after the change.
+    pub quota: Quota,
+    /// Whether this is the kept answer to an earlier request under the same idempotency key.
+    pub replayed: bool,
+    /// The header fields of the answer, for whoever passes them on.
+    pub fields: RateLimitFields,
+}
+
+/// What a batch was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CountedBatch {
+    /// The quotas after the whole batch, item by item.
+    pub quotas: Vec<Quota>,
+    /// Whether this is the kept answer to an earlier request under the same idempotency key.
+    pub replayed: bool,
+}
+
+/// Made of an answer that succeeded.
+pub trait FromAnswer: Sized + sealed::Sealed {
+    #[doc(hidden)]
+    fn from_answer(body: &[u8], headers: &HeaderMap) -> Result<Self, serde_json::Error>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for () {}
+    impl Sealed for super::Quota {}
+    impl Sealed for super::Counted {}
+    impl Sealed for super::CountedBatch {}
+    impl Sealed for super::DefaultPolicy {}
+    impl Sealed for super::CreatedToken {}
+    impl Sealed for Box<super::RawValue> {}
+}
+
+impl Answer {
+    /// A header's value, if it is text.
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
+        text(&self.headers, name)
+    }
+}
+
+impl FromAnswer for () {
+    fn from_answer(_body: &[u8], _headers: &HeaderMap) -> Result<Self, serde_json::Error> {
+        Ok(())
+    }
+}
+
+impl FromAnswer for Quota {
+    fn from_answer(body: &[u8], headers: &HeaderMap) -> Result<Self, serde_json::Error> {
+        let mut quota: Self = serde_json::from_slice(body)?;
+        quota.etag = text(headers, "etag");
+        Ok(quota)
+    }
+}
+
+impl FromAnswer for Counted {
+    fn from_answer(body: &[u8], headers: &HeaderMap) -> Result<Self, serde_json::Error> {
+        Ok(Self {
+            quota: serde_json::from_slice(body)?,
+            replayed: is_replayed(headers),
+            fields: RateLimitFields::of(headers),
+        })
+    }
+}
+
+impl FromAnswer for CountedBatch {
+    fn from_answer(body: &[u8], headers: &HeaderMap) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Body {
+            quotas: Vec<Quota>,
+        }
+        let Body { quotas } = serde_json::from_slice(body)?;
+        Ok(Self {
+            quotas,
+            replayed: is_replayed(headers),
+        })
+    }
+}
+
+impl FromAnswer for DefaultPolicy {
+    fn from_answer(body: &[u8], _headers: &HeaderMap) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(body)
+    }
+}
+
+impl FromAnswer for CreatedToken {
+    fn from_answer(body: &[u8], _headers: &HeaderMap) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(body)
+    }
+}
+
+/// The body as the server wrote it.
+impl FromAnswer for Box<RawValue> {
+    fn from_answer(body: &[u8], _headers: &HeaderMap) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(body)
+    }
+}
+
+fn is_replayed(headers: &HeaderMap) -> bool {
+    text(headers, "idempotency-replayed").as_deref() == Some("true")
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(str::to_owned)
+}
