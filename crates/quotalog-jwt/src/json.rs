@@ -8,8 +8,22 @@ use serde_json::{Map, Number, Value};
 
 /// The object that `bytes` are, if they are one without repeated members, at any depth.
 pub(crate) fn object(bytes: &[u8]) -> Option<Value> {
-    let Unique(value) = serde_json::from_slice(bytes).ok()?;
-    value.is_object().then_some(value)
+    let Object(value) = serde_json::from_slice(bytes).ok()?;
+    Some(value)
+}
+
+/// An object without repeated members, at any depth.
+pub(crate) struct Object(pub(crate) Value);
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Unique(value) = Unique::deserialize(deserializer)?;
+        if value.is_object() {
+            Ok(Self(value))
+        } else {
+            Err(D::Error::custom("no object"))
+        }
+    }
 }
 
 /// A value whose objects have no member twice.

@@ -326,6 +326,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn whoever_has_no_time_left_does_not_wait_for_newer_keys() {
+        let (told, jwks) = started(Some(EMPTY));
+        jwks.refreshed(Deadline::from_now()).await;
+        told.has(Some(ONE));
+        let deadline = Deadline::from_now();
+        tokio::time::sleep_until(deadline.wait_until() - Duration::from_millis(20)).await;
+        assert_eq!(count(&jwks.refreshed(deadline).await), Some(0));
+        assert_eq!(Instant::now(), deadline.wait_until());
+        // The reading that was asked for goes on.
+        after(Duration::from_millis(50)).await;
+        assert_eq!(count(&jwks.state()), Some(1));
+        assert_eq!(told.loads(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_keys_are_read_again_without_being_asked_for() {
         let (told, jwks) = started(Some(ONE));
         let first = jwks.refreshed(Deadline::from_now()).await;

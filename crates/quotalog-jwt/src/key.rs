@@ -1,19 +1,19 @@
 //! One trusted key, and the one algorithm that it is for.
 
-use std::fmt;
-
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::hmac;
-use ring::signature::{
-    ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents,
-    UnparsedPublicKey,
+use jsonwebtoken::jwk::{
+    AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse,
 };
+use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind, decode};
 use serde_json::Value;
 use tokio_rustls::rustls::pki_types::SubjectPublicKeyInfoDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
-use crate::der;
+use crate::claims::Expected;
+use crate::json::Object;
+use crate::provider;
+use crate::public_key::public_key;
+use crate::refusal::Refusal;
+use crate::signed::Signed;
 
 /// The shortest secret, in bytes: as long as what HS256 makes of it (RFC 7518 section 3.2).
 pub const SECRET_LEN_MIN: usize = 32;
@@ -23,33 +23,14 @@ const RSA_BITS: std::ops::RangeInclusive<usize> = 2_048..=8_192;
 /// The most bytes of an RSA exponent; in use are 3 and 65537.
 const RSA_EXPONENT_LEN_MAX: usize = 4;
 
-/// How a token is signed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Algorithm {
-    Hs256,
-    Rs256,
-    Es256,
-    EdDsa,
-}
-
-/// A key and what it is called. Its `Debug` tells only the algorithm.
-#[derive(Clone)]
+/// A key and what it is called. The key's own `Debug` tells nothing of it.
+#[derive(Debug, Clone)]
 pub(crate) struct Key {
     /// What a token may call it.
     pub(crate) id: Option<String>,
-    material: Material,
-}
-
-#[derive(Clone)]
-enum Material {
-    Secret(hmac::Key),
-    Rsa {
-        n: Vec<u8>,
-        e: Vec<u8>,
-    },
-    /// An uncompressed point.
-    P256(Vec<u8>),
-    Ed25519(Vec<u8>),
+    /// The one algorithm that it verifies.
+    pub(crate) algorithm: Algorithm,
+    key: DecodingKey,
 }
 
 /// Why something is no key that can be trusted.
@@ -88,19 +69,6 @@ pub enum KeyError {
     RsaSize,
 }
 
-impl Algorithm {
-    /// The algorithm that a header or a JWK names (RFC 7518 section 3.1, RFC 8037, RFC 9864), if it is one of ours.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        match name {
-            "HS256" => Some(Self::Hs256),
-            "RS256" => Some(Self::Rs256),
-            "ES256" => Some(Self::Es256),
-            "EdDSA" | "Ed25519" => Some(Self::EdDsa),
-            _ => None,
-        }
-    }
-}
-
 impl Key {
     /// A secret that the issuer has too.
     pub(crate) fn secret(secret: &[u8]) -> Result<Self, KeyError> {
@@ -110,10 +78,8 @@ impl Key {
         if secret.len() < SECRET_LEN_MIN {
             return Err(KeyError::SecretTooShort);
         }
-        Ok(Self::of(Material::Secret(hmac::Key::new(
-            hmac::HMAC_SHA256,
-            secret,
-        ))))
+        let key = DecodingKey::from_secret(secret).map_err(|_| KeyError::SecretTooShort)?;
+        Ok(Self::of(Algorithm::HS256, key))
     }
 
     /// The public key of a PEM text.
@@ -124,7 +90,7 @@ impl Key {
         }
         let mut keys = SubjectPublicKeyInfoDer::pem_slice_iter(pem);
         match (keys.next(), keys.next()) {
-            (Some(Ok(key)), None) => der::public_key(&key),
+            (Some(Ok(key)), None) => public_key(&key),
             (Some(Ok(_)), Some(_)) => Err(KeyError::Several),
             (None, _) if text.contains("BEGIN CERTIFICATE-----") => Err(KeyError::Certificate),
             (None | Some(Err(_)), _) => Err(KeyError::Unreadable),
@@ -133,46 +99,43 @@ impl Key {
 
     /// The key that an entry of a JWKS is (RFC 7517), if it is one for signatures that we can verify. Secrets and
     /// private keys in a document that is fetched are everybody's, and are none.
-    pub(crate) fn from_jwk(jwk: &Value) -> Option<Self> {
-        let text = |name: &str| {
-            jwk.get(name)
-                .map(|value| value.as_str().unwrap_or_default())
-        };
-        let bytes = |name: &str| URL_SAFE_NO_PAD.decode(text(name)?).ok();
-        if text("use").is_some_and(|for_what| for_what != "sig") || jwk.get("d").is_some() {
+    pub(crate) fn from_jwk(entry: &Value) -> Option<Self> {
+        let jwk: Jwk = serde_json::from_value(entry.clone()).ok()?;
+        let Jwk { common, algorithm } = &jwk;
+        let for_what = common.public_key_use.as_ref();
+        let operations = common.key_operations.as_ref();
+        if entry.get("d").is_some()
+            || for_what.is_some_and(|for_what| *for_what != PublicKeyUse::Signature)
+            || operations.is_some_and(|several| !several.contains(&KeyOperations::Verify))
+        {
             return None;
         }
-        let verifies = |operations: &Value| {
-            let operations = operations.as_array().map(Vec::as_slice).unwrap_or_default();
-            operations.iter().any(|operation| operation == "verify")
-        };
-        if !jwk.get("key_ops").is_none_or(verifies) {
-            return None;
-        }
-        let key = match (text("kty")?, text("crv")) {
-            ("RSA", None) => Self::rsa(&bytes("n")?, &bytes("e")?),
-            ("EC", Some("P-256")) => Self::p256(
-                &[
-                    &[4][..],
-                    &coordinate(bytes("x")?)?,
-                    &coordinate(bytes("y")?)?,
-                ]
-                .concat(),
-            ),
-            ("OKP", Some("Ed25519")) => Self::ed25519(&bytes("x")?),
+        let key = DecodingKey::from_jwk(&jwk).ok()?;
+        let key = match (algorithm, key.kind()) {
+            (AlgorithmParameters::RSA(_), DecodingKeyKind::RsaModulusExponent { n, e }) => {
+                Self::rsa(n, e)
+            }
+            (AlgorithmParameters::EllipticCurve(parts), DecodingKeyKind::SecretOrDer(point))
+                if parts.curve == EllipticCurve::P256 =>
+            {
+                Self::p256(point)
+            }
+            (AlgorithmParameters::OctetKeyPair(parts), DecodingKeyKind::SecretOrDer(key))
+                if parts.curve == EllipticCurve::Ed25519 =>
+            {
+                Self::ed25519(key)
+            }
             _ => return None,
         };
         let key = key.ok()?;
-        let named = text("alg").map(Algorithm::named);
-        if named.is_some_and(|named| named != Some(key.algorithm())) {
+        let named = common.key_algorithm;
+        if named.is_some_and(|named| named != KeyAlgorithm::from(key.algorithm)) {
             return None;
         }
-        let id = match jwk.get("kid") {
-            None => None,
-            Some(Value::String(id)) => Some(id.clone()),
-            Some(_) => return None,
-        };
-        Some(Self { id, ..key })
+        Some(Self {
+            id: common.key_id.clone(),
+            ..key
+        })
     }
 
     /// Both as big-endian bytes.
@@ -188,17 +151,15 @@ impl Key {
         if e.len() > RSA_EXPONENT_LEN_MAX || !is_odd_and_more_than_1 {
             return Err(KeyError::Unreadable);
         }
-        Ok(Self::of(Material::Rsa {
-            n: n.to_vec(),
-            e: e.to_vec(),
-        }))
+        let key = DecodingKey::from_rsa_raw_components(n, e);
+        Ok(Self::of(Algorithm::RS256, key))
     }
 
     /// An uncompressed point (SEC 1 section 2.3.3).
     pub(crate) fn p256(point: &[u8]) -> Result<Self, KeyError> {
         match point {
             [4, coordinates @ ..] if coordinates.len() == 64 => {
-                Ok(Self::of(Material::P256(point.to_vec())))
+                Ok(Self::of(Algorithm::ES256, DecodingKey::from_ec_der(point)))
             }
             _ => Err(KeyError::Unreadable),
         }
@@ -209,55 +170,30 @@ impl Key {
         if key.len() != 32 {
             return Err(KeyError::Unreadable);
         }
-        Ok(Self::of(Material::Ed25519(key.to_vec())))
+        Ok(Self::of(Algorithm::EdDSA, DecodingKey::from_ed_der(key)))
     }
 
-    fn of(material: Material) -> Self {
-        Self { id: None, material }
-    }
-
-    /// The one algorithm that it verifies.
-    pub(crate) fn algorithm(&self) -> Algorithm {
-        match self.material {
-            Material::Secret(_) => Algorithm::Hs256,
-            Material::Rsa { .. } => Algorithm::Rs256,
-            Material::P256(_) => Algorithm::Es256,
-            Material::Ed25519(_) => Algorithm::EdDsa,
+    fn of(algorithm: Algorithm, key: DecodingKey) -> Self {
+        // Whoever has a key can verify.
+        provider::install();
+        Self {
+            id: None,
+            algorithm,
+            key,
         }
     }
 
-    /// Whether `signature` is this key's over `message`.
-    pub(crate) fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
-        let verified = match &self.material {
-            Material::Secret(key) => hmac::verify(key, message, signature),
-            Material::Rsa { n, e } => {
-                let key = RsaPublicKeyComponents { n, e };
-                key.verify(&RSA_PKCS1_2048_8192_SHA256, message, signature)
-            }
-            Material::P256(point) => {
-                let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point);
-                key.verify(message, signature)
-            }
-            Material::Ed25519(key) => {
-                UnparsedPublicKey::new(&ED25519, key).verify(message, signature)
-            }
-        };
-        verified.is_ok()
-    }
-}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Key({:?})", self.algorithm())
+    /// What the token claims, if it is signed with this key and meant for us.
+    pub(crate) fn claims(&self, token: &Signed<'_>, expected: &Expected) -> Result<Value, Refusal> {
+        let validation = expected.validation(self.algorithm);
+        let decoded = decode(token.text, &self.key, &validation);
+        let decoded = decoded.map_err(|error| Refusal::from(&error))?;
+        let Object(claims) = decoded.claims;
+        Ok(claims)
     }
 }
 
 fn without_zeros(number: &[u8]) -> &[u8] {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     &number[zeros..]
-}
-
-/// Exactly as long as the curve's numbers are (RFC 7518 section 6.2.1.2).
-fn coordinate(bytes: Vec<u8>) -> Option<Vec<u8>> {
-    (bytes.len() == 32).then_some(bytes)
 }

@@ -4,13 +4,14 @@
 //! believed before its signature is; none of its text is logged, and whoever sent it is not told why it was refused.
 
 mod claims;
-mod der;
 mod fetch;
 mod json;
 mod jwks;
 mod key;
 mod key_set;
 mod metrics;
+mod provider;
+mod public_key;
 mod refusal;
 mod signed;
 mod source;

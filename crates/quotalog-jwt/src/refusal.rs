@@ -1,5 +1,7 @@
 //! Why a token is not believed: for the log and the metrics, never for whoever sent it.
 
+use jsonwebtoken::errors::{Error, ErrorKind};
+
 /// Why a token is not believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
@@ -7,7 +9,7 @@ pub(crate) enum Refusal {
     TooLong,
     #[error("it has not the form of a JWT that is signed")]
     Malformed,
-    #[error("its header is not understood: a type that is none of access, or `crit`")]
+    #[error("its header is not understood: an algorithm or a type that is none of ours, or `crit`")]
     Header,
     #[error("no trusted key is of its algorithm")]
     Algorithm,
@@ -65,6 +67,29 @@ impl Refusal {
             Self::Issuer => "issuer",
             Self::Subject => "subject",
             Self::Role => "role",
+        }
+    }
+}
+
+impl From<&Error> for Refusal {
+    /// Why the library does not believe a token whose header was read and whose key was found.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "all others are faults of the form, and their list may grow"
+    )]
+    fn from(error: &Error) -> Self {
+        match error.kind() {
+            ErrorKind::InvalidSignature => Self::Signature,
+            ErrorKind::InvalidAudience => Self::Audience,
+            ErrorKind::InvalidIssuer => Self::Issuer,
+            ErrorKind::MissingRequiredClaim(claim) | ErrorKind::InvalidClaimFormat(claim) => {
+                match &**claim {
+                    "exp" => Self::Date,
+                    "iss" => Self::Issuer,
+                    _ => Self::Audience,
+                }
+            }
+            _ => Self::Malformed,
         }
     }
 }

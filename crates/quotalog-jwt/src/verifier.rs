@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use jsonwebtoken::Algorithm;
 use prometheus::core::Collector;
 use quick_cache::sync::Cache;
 use quotalog_auth::{Caller, Token, TokenHash};
@@ -12,7 +13,7 @@ use serde_json::Value;
 
 use crate::claims::{Bearer, Expected};
 use crate::jwks::{Jwks, State};
-use crate::key::{Algorithm, Key, KeyError};
+use crate::key::{Key, KeyError};
 use crate::key_set::KeySet;
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
@@ -203,8 +204,8 @@ impl Inner {
         }
         let token = Signed::parse(text)?;
         let (claims, revision) = match &self.keys {
-            Keys::Fixed(keys) => (keys.claims(&token)?, 0),
-            Keys::Jwks(jwks) => claims(jwks, &token, deadline).await?,
+            Keys::Fixed(keys) => (keys.claims(&token, &self.expected)?, 0),
+            Keys::Jwks(jwks) => self.claims(jwks, &token, deadline).await?,
         };
         let bearer = self.expected.bearer(&claims)?;
         bearer.holds_at(self.clock.now())?;
@@ -220,32 +221,36 @@ impl Inner {
             Keys::Jwks(jwks) => jwks.state().revision,
         }
     }
-}
 
-/// What the token claims, and by which keys that is believed. Where none of those we have has signed it, newer ones
-/// are asked for.
-async fn claims(
-    jwks: &Jwks,
-    token: &Signed<'_>,
-    deadline: Deadline,
-) -> Result<(Value, u64), Failure> {
-    let by = |state: &State| {
-        let keys = state.keys.as_ref()?;
-        Some(keys.claims(token).map(|claims| (claims, state.revision)))
-    };
-    let state = jwks.state();
-    match by(&state) {
-        Some(Ok(claims)) => return Ok(claims),
-        Some(Err(refusal)) if !could_change(refusal, token) => return Err(refusal.into()),
-        Some(Err(_)) | None => {}
-    }
-    let state = jwks.refreshed(deadline).await;
-    match by(&state) {
-        Some(Ok(claims)) => Ok(claims),
-        Some(Err(refusal)) if state.is_current || !could_change(refusal, token) => {
-            Err(refusal.into())
+    /// What the token claims, and by which keys that is believed. Where none of those we have has signed it, newer ones
+    /// are asked for.
+    async fn claims(
+        &self,
+        jwks: &Jwks,
+        token: &Signed<'_>,
+        deadline: Deadline,
+    ) -> Result<(Value, u64), Failure> {
+        let by = |state: &State| {
+            let keys = state.keys.as_ref()?;
+            Some(
+                keys.claims(token, &self.expected)
+                    .map(|claims| (claims, state.revision)),
+            )
+        };
+        let state = jwks.state();
+        match by(&state) {
+            Some(Ok(claims)) => return Ok(claims),
+            Some(Err(refusal)) if !could_change(refusal, token) => return Err(refusal.into()),
+            Some(Err(_)) | None => {}
         }
-        Some(Err(_)) | None => Err(Failure::NoKeys),
+        let state = jwks.refreshed(deadline).await;
+        match by(&state) {
+            Some(Ok(claims)) => Ok(claims),
+            Some(Err(refusal)) if state.is_current || !could_change(refusal, token) => {
+                Err(refusal.into())
+            }
+            Some(Err(_)) | None => Err(Failure::NoKeys),
+        }
     }
 }
 
@@ -254,7 +259,7 @@ fn could_change(refusal: Refusal, token: &Signed<'_>) -> bool {
     match refusal {
         Refusal::UnknownKey => true,
         // A JWKS has no secrets.
-        Refusal::Algorithm => token.algorithm != Algorithm::Hs256,
+        Refusal::Algorithm => token.algorithm != Algorithm::HS256,
         Refusal::Signature => token.key_id.is_none(),
         Refusal::TooLong
         | Refusal::Malformed

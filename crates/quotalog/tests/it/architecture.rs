@@ -41,19 +41,20 @@ const USES: &[(&str, &[&str])] = &[
         &[
             "quotalog-auth",
             "quotalog-domain",
-            // Its clock alone.
+            // Its clock and its deadlines alone.
             "quotalog-ledger",
-            "base64",
             "bytes",
             "http-body-util",
             "hyper",
             "hyper-util",
+            "jsonwebtoken",
             "prometheus",
             "quick_cache",
             "ring",
             "rustls-native-certs",
             "serde",
             "serde_json",
+            "spki",
             "thiserror",
             "tokio",
             "tokio-rustls",

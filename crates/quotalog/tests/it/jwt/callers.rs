@@ -10,7 +10,7 @@ use tonic::Code;
 
 use crate::support::answer::Answer;
 use crate::support::app::{NOW, TestApp, instant};
-use crate::support::jwt::{Issuer, Kind, has_openssl};
+use crate::support::jwt::{Issuer, Kind, has_openssl, hs256, part};
 use crate::support::rls::{Rls, call, of_pair, serve};
 
 const HOURLY_100: &str = r#"{"window":"hourly","limit_count":100}"#;
@@ -293,9 +293,39 @@ async fn a_gateway_may_ask_for_rate_limits_with_a_jwt() {
     assert_eq!(asked(&gateway).await, Ok(()));
     let alice = token(&issuer, "alice", json!({}));
     assert_eq!(asked(&alice).await, Err(Code::PermissionDenied));
-    let expired = token(&issuer, "gateway", json!({"role": "service", "exp": 1}));
-    for token in [&*expired, "a.b.c", &gateway[..gateway.len() - 1]] {
-        assert_eq!(asked(token).await, Err(Code::Unauthenticated));
+    let gateways = |changes: Value| {
+        let mut claims = changes;
+        claims["role"] = "service".into();
+        token(&issuer, "gateway", claims)
+    };
+    let claims = issuer.claims("gateway", instant(NOW)).to_string();
+    let unsigned = |algorithm: &str| {
+        let header = json!({"alg": algorithm, "typ": "JWT"}).to_string();
+        format!("{}.{}", part(header), part(&claims))
+    };
+    let confused = unsigned("HS256");
+    let signature = part(hs256(&issuer.public_key(), &confused));
+    for (what, token) in [
+        ("expired", gateways(json!({"exp": 1}))),
+        ("another's", gateways(json!({"aud": "billing"}))),
+        (
+            "not yet",
+            gateways(json!({"nbf": instant(NOW).unix_s() + 3_600})),
+        ),
+        ("too long", gateways(json!({"pad": "x".repeat(8_192)}))),
+        (
+            "of a stranger",
+            Issuer::new(Kind::Rs256).token("gateway", instant(NOW)),
+        ),
+        ("unsigned", format!("{}.", unsigned("none"))),
+        (
+            "the public key as secret",
+            format!("{confused}.{signature}"),
+        ),
+        ("garbled", "a.b.c".to_owned()),
+        ("cut off", gateway[..gateway.len() - 1].to_owned()),
+    ] {
+        assert_eq!(asked(&token).await, Err(Code::Unauthenticated), "{what}");
     }
     assert_eq!(app.get("/quotas/alice/r").await.usage(), 1);
 }

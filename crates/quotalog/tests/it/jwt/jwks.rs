@@ -147,7 +147,18 @@ async fn without_keys_jwts_are_unavailable_and_all_else_is_served() {
     .await;
     // From now on they are trusted though the server fails, and a key that is not among them cannot be judged.
     keys.answers("500 Internal Server Error", "", "");
+    let unknown = token(&issuer, "b");
+    until("the keys were asked for again", async || {
+        ask(&server, &unknown).await.status == 503
+    })
+    .await;
     ask(&server, &good).await.is(200);
+    let log = site.log();
+    assert!(log.contains("500 Internal Server Error"), "{log}");
+    assert!(log.contains("the keys before stay in force"), "{log}");
+    let metrics = server.call(Method::GET, "/metrics", "").await;
+    let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
+    assert!(metrics.contains("quotalog_jwt_keys 1"));
 }
 
 #[tokio::test]
