@@ -59,7 +59,7 @@ const GUARD_USERS: &str = "SELECT count(pg_advisory_xact_lock_shared(hashtextext
      FROM unnest($1::text[]) AS k";
 pub(crate) const GUARD_USER: &str =
     "SELECT count(pg_advisory_xact_lock(hashtextextended($1, 81484277)))";
-const ANCHOR: &str = "INSERT INTO quota_policies (user_id, resource) \
+pub(crate) const ANCHOR: &str = "INSERT INTO quota_policies (user_id, resource) \
      SELECT k.user_id, k.resource FROM unnest($1::text[], $2::text[]) \
      WITH ORDINALITY AS k(user_id, resource, at) ORDER BY k.at \
      ON CONFLICT (user_id, resource) DO NOTHING";
@@ -478,7 +478,7 @@ struct Writes<'a> {
 
 /// Policies of pairs, or, by resource alone, defaults.
 #[derive(Default)]
-struct Policies<'a> {
+pub(crate) struct Policies<'a> {
     keys: Keys<'a>,
     windows: Vec<Option<&'static str>>,
     limits: Vec<Option<i64>>,
@@ -602,7 +602,7 @@ impl Writes<'_> {
 }
 
 impl<'a> Policies<'a> {
-    fn add(&mut self, user_id: &'a str, resource: &'a str, policy: Option<&Policy>) {
+    pub(crate) fn add(&mut self, user_id: &'a str, resource: &'a str, policy: Option<&Policy>) {
         self.keys.user_ids.push(user_id);
         self.keys.resources.push(resource);
         self.windows
@@ -619,7 +619,7 @@ impl<'a> Policies<'a> {
         self.keys.is_empty()
     }
 
-    async fn save(&self, on: &Connection) -> Result<(), Error> {
+    pub(crate) async fn save(&self, on: &Connection) -> Result<(), Error> {
         let values: [Value<'_>; 6] = [
             &self.keys.user_ids,
             &self.keys.resources,
@@ -632,7 +632,7 @@ impl<'a> Policies<'a> {
             .await
     }
 
-    async fn save_defaults(&self, on: &Connection) -> Result<(), Error> {
+    pub(crate) async fn save_defaults(&self, on: &Connection) -> Result<(), Error> {
         let values: [Value<'_>; 5] = [
             &self.keys.resources,
             &self.windows,
@@ -725,6 +725,6 @@ fn while_committing(error: Error) -> Failed {
 }
 
 /// The tables' integers end at [`i64::MAX`], and so do limits and usage.
-fn stored(units: u64) -> i64 {
+pub(crate) fn stored(units: u64) -> i64 {
     i64::try_from(units).unwrap_or(i64::MAX)
 }

@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     AlwaysAnother,
     #[error("the decision made fewer outcomes than there were commands")]
     OutcomeMissing,
+    #[error("what was laid ready for the import is not as it was")]
+    NotAsStaged,
     #[error("the database takes no writes; it is a standby")]
     ReadOnly,
 }

@@ -2,6 +2,7 @@
 //! store it is is `store`'s matter.
 
 use std::convert::Infallible;
+use std::io::{BufWriter, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use quotalog_ledger::clock::SystemClock;
 use quotalog_ledger::store::{Retention, Store, StoreError};
 use quotalog_ledger::{Ledger, Settings};
 use quotalog_record::Finding;
+use quotalog_record::import::{Subject, Tell};
 use quotalog_store_sqlite::BackupError;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -27,11 +29,15 @@ use tracing::field::display;
 use crate::config::{Connections, Database, RateLimits, Serve, SqliteFile};
 use crate::copy::{Copied, Step};
 use crate::exit_code::{Exit, Failure};
+use crate::export::Exported;
+use crate::import::Imported;
 use crate::late_store::LateStore;
+use crate::new_file::NewFile;
 use crate::pruning::Pruned;
+use crate::records::{Format, Reader, Writer};
 use crate::shutdown::{Signals, hangups};
 use crate::store::{OpenStore, Opening};
-use crate::{certificate, first_token, jwt, pruning, sockets, store};
+use crate::{certificate, export, first_token, import, jwt, pruning, sockets, store};
 
 /// A command line asks one thing after the other.
 const COMMAND_LINE_CONNECTIONS: Connections = Connections {
@@ -400,6 +406,46 @@ pub(crate) fn copy(
         let mut source = store::source(from_setting, from).await?;
         let target = store::target(to_setting, to).await?;
         crate::copy::copy(&mut *source, target, may_leave, tell).await
+    })
+}
+
+/// Writes what the database holds into a new file, or on standard output.
+pub(crate) fn export(
+    database: &Database,
+    subject: Subject,
+    file: Option<&Path>,
+    format: Format,
+    tell: &dyn Fn(export::Step),
+) -> anyhow::Result<Exported> {
+    runtime()?.block_on(async {
+        let mut source = store::looked_at(database).await?;
+        let Some(path) = file else {
+            let output = BufWriter::new(std::io::stdout().lock());
+            let output = Writer::begin(output, format, subject).context(export::UNWRITTEN)?;
+            let (_, exported) = export::export(&mut *source, output, subject, tell).await?;
+            return Ok(exported);
+        };
+        let new = NewFile::begin(path)?;
+        let output = Writer::begin(BufWriter::new(&new.file), format, subject);
+        let output = output.context(export::UNWRITTEN)?;
+        let (_, exported) = export::export(&mut *source, output, subject, tell).await?;
+        new.publish()?;
+        Ok(exported)
+    })
+}
+
+/// Imports a file.
+pub(crate) fn import<R: Read>(
+    database: &Database,
+    subject: Subject,
+    reader: Reader<R>,
+    is_rehearsal: bool,
+    tell: &dyn Fn(import::Step),
+    done: Tell,
+) -> anyhow::Result<Imported> {
+    runtime()?.block_on(async {
+        let into = store::import(database, subject).await?;
+        import::import(reader, into, subject, is_rehearsal, tell, done).await
     })
 }
 

@@ -1,10 +1,13 @@
 //! The command line: what a person may type, and what becomes of it. One subcommand a file.
 
 mod backup;
+mod bar;
 mod completions;
 mod copy;
 mod default;
 mod doctor;
+mod export;
+mod import;
 mod prune;
 mod quota;
 mod serve;
@@ -74,6 +77,11 @@ enum Command {
     Backup(backup::Arguments),
     /// Copy everything from one database into another: from SQLite to PostgreSQL, or back.
     Copy(copy::Arguments),
+    /// Write policies, defaults or usage into a file that spreadsheets and scripts read, also beside a
+    /// running server.
+    Export(export::Arguments),
+    /// Set policies, defaults or usage from such a file, all of it or nothing, also beside a running server.
+    Import(import::Arguments),
     /// Look the configuration and the database over, and change nothing.
     Doctor(Box<doctor::Arguments>),
     /// Print what a shell needs to complete commands and flags.
@@ -174,6 +182,8 @@ pub fn main() -> ExitCode {
         Command::Prune(arguments) => prune::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Copy(arguments) => copy::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments, &mut Arguments::command()),
     };

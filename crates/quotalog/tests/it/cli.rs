@@ -53,6 +53,8 @@ fn help_is_as_it_is_kept() {
         &["prune"],
         &["backup"],
         &["copy"],
+        &["export"],
+        &["import"],
         &["doctor"],
         &["completions"],
     ];
@@ -99,6 +101,8 @@ fn every_command_is_in_the_help_that_is_kept() {
         "prune",
         "backup",
         "copy",
+        "export",
+        "import",
         "doctor",
         "completions",
         "help",
