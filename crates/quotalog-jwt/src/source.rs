@@ -215,4 +215,12 @@ mod tests {
             assert!(!format!("{error:?}").contains("secret"), "{error:?}");
         }
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_answer_is_not_waited_for() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", silent.local_addr().unwrap());
+        let loaded = Source::parse(&url).unwrap().load().await;
+        assert!(matches!(loaded, Err(SourceError::TimedOut)), "{loaded:?}");
+    }
 }

@@ -236,14 +236,12 @@ fn a_key_that_must_not_be_trusted_stops_the_start() {
     }
     let bits = |bits: &str| openssl(&["genpkey", "-algorithm", "RSA", "-pkeyopt", bits]);
     key(pem, &public_of(&bits("rsa_keygen_bits:1024")), &["2048"]);
-    let p384 = openssl(&[
-        "genpkey",
-        "-algorithm",
-        "EC",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-384",
-    ]);
-    key(pem, &public_of(&p384), &["P-256"]);
+    // The other curve of 256 bits is no P-256 either.
+    for curve in ["P-384", "secp256k1"] {
+        let curve = format!("ec_paramgen_curve:{curve}");
+        let private = openssl(&["genpkey", "-algorithm", "EC", "-pkeyopt", &curve]);
+        key(pem, &public_of(&private), &["P-256"]);
+    }
     let ed448 = openssl(&["genpkey", "-algorithm", "ED448"]);
     key(pem, &public_of(&ed448), &["Ed25519"]);
     let secret = "--jwt-secret-file";
