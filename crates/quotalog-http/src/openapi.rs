@@ -73,7 +73,8 @@ fn document() -> Value {
     document["components"]["securitySchemes"] = json!({ TOKEN: {
         "type": "http",
         "scheme": "bearer",
-        "description": "A token of `POST /tokens` or `quotalog token create`, never in the query string.",
+        "description": "A token of `POST /tokens` or `quotalog token create`, or a JWT of an issuer that the operator \
+            trusts; never in the query string.",
     }});
     document["components"]["headers"] = answers::headers();
     document["components"]["responses"] = answers::problems();

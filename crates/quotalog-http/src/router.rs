@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::routing::{MethodRouter, delete, get, post, put};
-use quotalog_front::{Admission, Draining};
+use quotalog_front::{Admission, Authentication, Draining};
 use quotalog_ledger::Ledger;
 
 use crate::cors::Cors;
@@ -21,6 +21,8 @@ pub struct App {
     pub ledger: Ledger,
     /// Whether the server is about to stop.
     pub draining: Draining,
+    /// Who sends a request.
+    pub authentication: Authentication,
     /// How much of the server one caller may take.
     pub admission: Admission,
     /// The origins whose pages may use the server.

@@ -21,6 +21,7 @@ mod faults;
 mod grpc;
 mod http;
 mod import;
+mod jwt;
 mod kill;
 mod pgbouncer;
 mod postgres;

@@ -6,6 +6,8 @@ pub(crate) mod chance;
 pub(crate) mod described;
 pub(crate) mod envoy;
 pub(crate) mod ids;
+pub(crate) mod jwt;
+pub(crate) mod key_server;
 pub(crate) mod load;
 pub(crate) mod log;
 pub(crate) mod python;
