@@ -8,6 +8,7 @@
 
 mod answer;
 mod cursor;
+mod dashboard;
 mod exchange;
 mod extract;
 mod fault;

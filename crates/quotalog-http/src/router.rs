@@ -5,6 +5,7 @@ use axum::routing::{MethodRouter, delete, get, post, put};
 use quotalog_front::{Admission, Draining};
 use quotalog_ledger::Ledger;
 
+use crate::dashboard;
 use crate::front::FrontLayer;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
@@ -58,6 +59,8 @@ pub fn router(app: App) -> Router {
         ("/healthz", get(health::alive)),
         ("/readyz", get(health::ready)),
         ("/problems/{name}", get(problems::explain)),
+        ("/dashboard", get(dashboard::page)),
+        ("/dashboard/{*file}", get(dashboard::file)),
     ];
     if !app.metrics_apart {
         routes.push(("/metrics", get(metrics::for_admins)));
