@@ -155,6 +155,9 @@ function SignedIn({ session, onSignOut }) {
 
 /** What stands around every page. */
 function Frame({ session, pages, shown, onSignOut, mainRef, children }) {
+  // On a narrow page the pages' names are longer than the page is wide.
+  const nav = useRef();
+  useEffect(() => nav.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [shown]);
   const content = (event) => {
     event.preventDefault();
     document.querySelector("main").focus();
@@ -177,7 +180,7 @@ function Frame({ session, pages, shown, onSignOut, mainRef, children }) {
           ${session && html`<button type="button" class="quiet" onClick=${onSignOut}>${t("signOut")}</button>`}
         </div>
       </div>
-      ${session && pages.length > 1 && html`<nav aria-label=${t("nav.label")}><ul>
+      ${session && pages.length > 1 && html`<nav ref=${nav} aria-label=${t("nav.label")}><ul>
         ${pages.map((page) => html`<li key=${page}><a href=${href(page)}
           aria-current=${shown === page || (page === "user" && shown === "quota") ? "page" : undefined}>${t(`nav.${page}`)}</a></li>`)}
       </ul></nav>`}

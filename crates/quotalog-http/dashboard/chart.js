@@ -55,15 +55,16 @@ function Chart({ kind, starts, usage, limit }) {
   const language = text.currentLanguage();
 
   useEffect(() => {
+    const box = place.current;
     let plot;
     const draw = () => {
       plot?.destroy();
-      plot = new uPlot(options(kind, place.current, setPointed), columns(starts, usage, limit), place.current);
+      plot = new uPlot(options(kind, box, setPointed), columns(starts, usage, limit), box);
     };
     draw();
     // The canvas is painted, so it follows neither width nor theme by itself.
-    const widths = new ResizeObserver(() => plot.setSize({ width: place.current.clientWidth, height: HEIGHT_PX }));
-    widths.observe(place.current);
+    const widths = new ResizeObserver(() => plot.setSize({ width: box.clientWidth, height: HEIGHT_PX }));
+    widths.observe(box);
     const dark = matchMedia("(prefers-color-scheme: dark)");
     dark.addEventListener("change", draw);
     addEventListener("quotalog-theme", draw);
@@ -88,7 +89,7 @@ function Chart({ kind, starts, usage, limit }) {
       <div class="scroll" tabindex="0" role="region" aria-label=${t("past.title")}>
         <${Table} caption=${t("past.title")} rows=${rows} rowKey=${({ start }) => start} columns=${[
           { title: t("field.window"), cell: ({ start }) => label(kind, start) },
-          { title: t("col.used"), numeric: true, cell: ({ units }) => text.number(units) },
+          { title: t("col.used"), kind: "numeric", cell: ({ units }) => text.number(units) },
         ]} />
       </div>
     </details>
@@ -117,11 +118,16 @@ function options(kind, place, onPointed) {
     legend: { show: false },
     cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
     tzDate: (s) => uPlot.tzDate(new Date(s * 1_000), "Etc/UTC"),
-    scales: { y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } },
+    scales: {
+      // A bar stands around its window's start, also the first and the last one.
+      x: { range: (_, first, last) => [first - KINDS[kind].ms / 2_000, last + KINDS[kind].ms / 2_000] },
+      y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] },
+    },
     axes: [
       {
         ...axis,
         grid: { show: false },
+        size: 28,
         space: daily ? 60 : 70,
         incrs: [1, 2, 3, 6, 12, 24, 48, 120, 240].map((hours) => hours * 3_600).filter((s) => !daily || s >= 86_400),
         values: (_, splits) => splits.map((s) => (s % 86_400 === 0 ? text.shortDay(s * 1_000) : text.hour(s * 1_000))),

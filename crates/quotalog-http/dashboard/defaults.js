@@ -37,12 +37,12 @@ export function Defaults({ say }) {
   };
   const columns = [
     { title: t("field.resource"), cell: ({ resource }) => html`<${Id} id=${resource} />` },
-    { title: t("field.limit"), numeric: true, cell: (kept) => text.limit(kept) },
+    { title: t("field.limit"), kind: "numeric", cell: (kept) => text.limit(kept) },
     { title: t("col.updated"), cell: ({ updated_at }) => html`<${When} at=${updated_at} />` },
     mayChange && {
       title: t("col.actions"),
       unseen: true,
-      numeric: true,
+      kind: "numeric",
       cell: ({ resource }) => html`<span class="buttons end">
         <button type="button" aria-label=${t("defaults.edit", { resource })} onClick=${() => open(Edit, resource)}>${t("edit.verb")}</button>
         <button type="button" class="danger quiet" aria-label=${t("defaults.remove", { resource })} onClick=${() => open(Remove, resource)}>${t("remove.verb")}</button>

@@ -90,7 +90,7 @@ export function Bar({ quota, large }) {
   const share = text.percent(Math.min(usage, limit_count), limit_count);
   const over = usage > limit_count;
   const said = over ? t("bar.over", { count: usage - limit_count }) : remaining === 0 ? t("bar.full") : share;
-  return html`<div class=${large ? "gauge large" : "gauge"}>
+  return html`<div class=${`gauge ${large ? "large" : ""} ${over ? "over" : ""}`}>
     <div class=${`bar ${level}`} role="meter" aria-label=${t("bar.label")} aria-valuemin="0" aria-valuemax="100"
       aria-valuenow=${Math.floor(full)} aria-valuetext=${over ? `${share}, ${said}` : said}>
       <div class="fill" style=${{ width: `${full}%` }}></div>
@@ -110,21 +110,22 @@ export const When = ({ at }) => html`<time datetime=${at}>${text.instant(Date.pa
 
 /**
  * A table that becomes a card a row where the page is narrow. Its roles are written out, since a browser forgets them
- * when rows are no longer laid out as rows. `columns`: `{title, cell, numeric?, wide?}`.
+ * when rows are no longer laid out as rows. `columns`: `{title, cell, unseen?, kind?}`, where `kind` is `numeric`, `name` or
+ * `wide`.
  */
-export function Table({ caption, columns, rows, rowKey }) {
-  return html`<table class="rows" role="table">
+export function Table({ caption, columns, rows, rowKey, kind }) {
+  return html`<table class=${`rows ${kind ?? ""}`} role="table">
     <caption class="unseen">${caption}</caption>
     <thead role="rowgroup">
       <tr role="row">
-        ${columns.map(({ title, numeric, unseen }) => html`<th key=${title} role="columnheader" scope="col"
-          class=${numeric ? "numeric" : ""}>${unseen ? html`<span class="unseen">${title}</span>` : title}</th>`)}
+        ${columns.map(({ title, kind, unseen }) => html`<th key=${title} role="columnheader" scope="col" class=${kind}>
+          ${unseen ? html`<span class="unseen">${title}</span>` : title}
+        </th>`)}
       </tr>
     </thead>
     <tbody role="rowgroup">
       ${rows.map((row) => html`<tr key=${rowKey(row)} role="row">
-        ${columns.map(({ title, cell, numeric, wide, unseen }) => html`<td key=${title} role="cell"
-          class=${`${numeric ? "numeric" : ""} ${wide ? "wide" : ""}`}>
+        ${columns.map(({ title, cell, kind, unseen }) => html`<td key=${title} role="cell" class=${unseen ? `bare ${kind}` : kind}>
           ${!unseen && html`<span class="label" aria-hidden="true">${title}</span>`}
           <span class="value">${cell(row)}</span>
         </td>`)}

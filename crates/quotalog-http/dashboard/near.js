@@ -45,14 +45,14 @@ export function Near() {
 /** Quotas, one a row. */
 export function QuotaTable({ quotas, caption, withUser }) {
   const columns = [
-    withUser && { title: t("field.user"), cell: ({ user_id }) => html`<a href=${href("user", user_id)}><${Id} id=${user_id} /></a>` },
-    { title: t("field.resource"), cell: ({ user_id, resource }) => html`<a href=${href("quota", user_id, resource)}><${Id} id=${resource} /></a>` },
-    { title: t("col.full"), wide: true, cell: (quota) => html`<${Bar} quota=${quota} />` },
-    { title: t("col.used"), numeric: true, cell: ({ usage }) => text.number(usage) },
-    { title: t("field.limit"), numeric: true, cell: (quota) => text.limit(quota) },
-    { title: t("col.left"), numeric: true, cell: ({ remaining }) => text.number(remaining) },
-    { title: t("col.resets"), numeric: true, cell: ({ reset_at }) => html`<${Countdown} to=${reset_at} />` },
+    withUser && { title: t("field.user"), kind: "name", cell: ({ user_id }) => html`<a href=${href("user", user_id)}><${Id} id=${user_id} /></a>` },
+    { title: t("field.resource"), kind: "name", cell: ({ user_id, resource }) => html`<a href=${href("quota", user_id, resource)}><${Id} id=${resource} /></a>` },
+    { title: t("col.full"), kind: "wide", cell: (quota) => html`<${Bar} quota=${quota} />` },
+    { title: t("col.used"), kind: "numeric", cell: ({ usage }) => text.number(usage) },
+    { title: t("field.limit"), kind: "numeric", cell: (quota) => text.limit(quota) },
+    { title: t("col.left"), kind: "numeric", cell: ({ remaining }) => text.number(remaining) },
+    { title: t("col.resets"), kind: "numeric", cell: ({ reset_at }) => html`<${Countdown} to=${reset_at} />` },
   ].filter(Boolean);
-  return html`<${Table} caption=${caption} columns=${columns} rows=${quotas}
+  return html`<${Table} kind="quotas" caption=${caption} columns=${columns} rows=${quotas}
     rowKey=${({ user_id, resource }) => `${user_id}/${resource}`} />`;
 }

@@ -42,7 +42,7 @@ export function Quota({ ids: [userId, resource], say }) {
   const open = (Box, held = {}) => setBox({ Box, held: { ...live.data, ...held } });
   const own = role === "user";
 
-  return html`<${Page} title=${resource} lead=${html`<a href=${href("user", userId)}><${Id} id=${userId} /></a>`}>
+  return html`<${Page} title=${resource} lead=${html`${t("field.user")}: <a href=${href("user", userId)}><${Id} id=${userId} /></a>`}>
     <${Freshness} live=${live} />
     <${Loaded} live=${live}>${({ quota }) => quota === null
       ? html`<${Empty}>
@@ -244,7 +244,7 @@ function Trail({ userId, resource, changes }) {
   }, [changes]);
   const columns = [
     { title: t("trail.when"), cell: ({ at }) => html`<${When} at=${at} />` },
-    { title: t("trail.who"), cell: ({ actor }) => actor.name ? html`<${Id} id=${actor.name} />` : t(`actor.${actor.kind}`, { id: actor.id }) },
+    { title: t("trail.who"), cell: ({ actor }) => actor.name ? html`<bdi>${actor.name}</bdi>` : t(`actor.${actor.kind}`, { id: actor.id }) },
     { title: t("trail.what"), cell: ({ action }) => (text.has(`action.${action}`) ? t(`action.${action}`) : action) },
     { title: t("trail.change"), cell: (entry) => changed(entry) },
   ];

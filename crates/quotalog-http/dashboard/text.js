@@ -93,7 +93,7 @@ export function duration(ms) {
   ];
   const first = Math.min(units.findIndex(([, count]) => count > 0) >>> 0, 3);
   const format = ([unit, count]) =>
-    new Intl.NumberFormat(language, { style: "unit", unit, unitDisplay: "narrow" }).format(count);
+    new Intl.NumberFormat(language, { style: "unit", unit, unitDisplay: language === "en" ? "narrow" : "short" }).format(count);
   return units.slice(first, first + 2).map(format).join(" ");
 }
 

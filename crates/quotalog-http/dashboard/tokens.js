@@ -19,12 +19,12 @@ export function Tokens({ say }) {
   const [box, setBox] = useState(null);
   const close = () => setBox(null);
   const columns = [
-    { title: t("tokens.name"), cell: ({ name, id }) => html`${name ? html`<${Id} id=${name} />` : t("tokens.unnamed")}<small class="under"><span class="id">${id}</span></small>` },
+    { title: t("tokens.name"), cell: ({ name, id }) => html`${name ? html`<bdi>${name}</bdi>` : t("tokens.unnamed")}<small class="under"><span class="id">${id}</span></small>` },
     { title: t("tokens.role"), cell: ({ role, user_id }) => html`${t(`role.${role}`)}${user_id !== null && html`<small class="under"><${Id} id=${user_id} /></small>`}` },
     { title: t("tokens.created"), cell: ({ created_at }) => html`<${When} at=${created_at} />` },
     { title: t("tokens.expires"), cell: ({ expires_at }) => expires_at === null ? t("tokens.never")
       : html`<${When} at=${expires_at} />${Date.parse(expires_at) <= now() && html` <span class="badge">${t("tokens.expired")}</span>`}` },
-    { title: t("col.actions"), unseen: true, numeric: true, cell: (token) => html`<button type="button" class="danger quiet"
+    { title: t("col.actions"), unseen: true, kind: "numeric", cell: (token) => html`<button type="button" class="danger quiet"
       aria-label=${t("tokens.revokeThis", { id: token.name ?? token.id })} onClick=${() => setBox({ revoke: token })}>${t("tokens.revoke")}</button>` },
   ];
   const onMade = (token) => {

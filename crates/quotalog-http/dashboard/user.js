@@ -15,9 +15,9 @@ export function User({ ids: [userId] }) {
   const title = own ? t("nav.mine") : userId === undefined ? t("nav.user") : userId;
   return html`
     <${Page} title=${title} lead=${own ? html`<${Id} id=${userId} />` : userId === undefined ? t("find.lead") : t("find.quotas")}
-      above=${!own && html`<${Find} userId=${userId} />`}
+      above=${!own && userId !== undefined && html`<${Find} userId=${userId} />`}
       actions=${mayChange && userId !== undefined && html`<a class="button primary" href=${href("new", userId)}>${t("nav.new")}</a>`}>
-      ${userId !== undefined && html`<${Quotas} userId=${userId} />`}
+      ${userId !== undefined ? html`<${Quotas} userId=${userId} />` : html`<${Find} />`}
     <//>
   `;
 }
