@@ -74,7 +74,7 @@ function App() {
   const signIn = (found) => {
     keep({ token: found.token, userId: found.userId });
     setEnded(false);
-    setSession(found);
+    setSession({ ...found, isNew: true });
   };
   const signOut = useCallback((wasEnded) => {
     keep(null);
@@ -131,7 +131,7 @@ function SignedIn({ session, onSignOut }) {
   const address = [shown, ...shownIds].join("/");
 
   // A reader of screens hears that the page is another one; what was said belonged to the page before.
-  const before = useRef(address);
+  const before = useRef(session.isNew ? null : address);
   const main = useRef();
   useLayoutEffect(() => {
     if (before.current === address) return;
