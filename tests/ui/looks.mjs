@@ -31,22 +31,23 @@ export async function everyMessageIsThereInEveryLanguage() {
   }
 }
 
-async function walk(tab) {
+async function walk(tab, { accessible = true } = {}) {
+  const isAccessible = async () => accessible && tab.isAccessible();
   await tab.fitsItsWidth();
-  await tab.isAccessible();
+  await isAccessible();
   await tab.signIn(ADMIN);
   for (const page of PAGES) {
     await tab.go(...page);
     await tab.readsWell();
     await tab.fitsItsWidth();
-    await tab.isAccessible();
+    await isAccessible();
   }
   await tab.go("quota", "shown", "full");
   await tab.page.locator("main .card .buttons button").first().click();
   await tab.box().waitFor();
   await tab.readsWell();
   await tab.fitsItsWidth();
-  await tab.isAccessible();
+  await isAccessible();
 }
 
 export async function inEnglishLightAndWide(open) {
@@ -71,7 +72,8 @@ export async function inPortugueseDarkAndNarrow(open) {
   const tab = await open({ width: 390, locale: "pt-PT", theme: "dark" });
   await tab.visit();
   await tab.page.getByRole("heading", { name: "Entrar" }).waitFor();
-  await walk(tab);
+  // What axe looks at is the same in every language; both themes had their turn.
+  await walk(tab, { accessible: false });
   await tab.page.keyboard.press("Escape");
   await tab.box().waitFor({ state: "detached" });
   // 900,000 as it is written there.

@@ -23,6 +23,7 @@ let failed = 0;
 
 async function take([name, walk]) {
   const tabs = [];
+  const beganMs = Date.now();
   const open = async (options) => {
     const tab = await browser.open(options);
     tabs.push(tab);
@@ -31,7 +32,7 @@ async function take([name, walk]) {
   try {
     await walk(open);
     for (const tab of tabs) await tab.close();
-    console.log(`ok      ${name}`);
+    console.log(`ok      ${name} (${((Date.now() - beganMs) / 1_000).toFixed(1)} s)`);
   } catch (error) {
     failed += 1;
     console.error(`failed  ${name}\n${error.stack}`);

@@ -18,7 +18,7 @@ async function asAdmin(open, options) {
 }
 
 export async function c69_namesAreTextEverywhere(open) {
-  const names = ["<img src=x onerror=alert(1)>", "x');alert(1);", "<b>bold", "\u202etxt.exe", "a&amp;b"];
+  const names = ["<img src=x onerror=alert(1)>", "x');alert(1);", "\u202e<b>a&amp;b"];
   const tab = await asAdmin(open);
   for (const name of names) {
     await quota(name, name, "daily", 10, 9);
@@ -79,7 +79,6 @@ export async function c71_refusalsHaveMessagesOfTheirOwn(open) {
     await tab.button("Reset usage").click();
     await tab.box().getByRole("button", { name: "Reset usage" }).click();
     said[`${status} ${problem?.type ?? ""}`] = await tab.box().getByRole("alert").innerText();
-    await tab.isAccessible();
     await tab.box().getByRole("button", { name: "Cancel" }).click();
     await tab.page.unroute("**/reset");
   }

@@ -13,6 +13,7 @@ mod client;
 mod client_cli;
 mod connections;
 mod copy;
+mod dashboard;
 mod deploy;
 mod doctor;
 mod envoy;

@@ -8,6 +8,7 @@ mod audit;
 mod batch;
 mod bodies;
 mod consume;
+mod dashboard;
 mod defaults;
 mod erasure;
 mod faults;
