@@ -44,6 +44,8 @@ pub enum Refusal {
     KeyReused,
     /// No policy and no default for a pair, or no policy or default to delete.
     NotFound,
+    /// No policy and no default for some items of a batch, in their order.
+    BatchNotFound(Vec<MissingItem>),
     /// The policy is not in the state that the caller named.
     PreconditionFailed,
     /// More than the whole limit: it could never be granted. The positions of the items concerned, 0
@@ -56,6 +58,15 @@ pub enum Refusal {
     /// The rate-limit call does not fit: the quota of each hit in the order of the request, `None` where
     /// nothing limits the pair; `allowed` tells whether that pair alone would have fitted.
     OverLimit(Vec<Option<Quota>>),
+}
+
+/// One item of a batch that neither a policy nor a default serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingItem {
+    /// Its position in the request, from 0 on.
+    pub position: usize,
+    /// Whose units it asked for, and of what.
+    pub pair: Pair,
 }
 
 /// One item of a batch that was denied.
@@ -191,8 +202,9 @@ fn consume(
 fn consume_batch(state: &mut State, items: &[Item], now: Timestamp) -> Result<Answer, Refusal> {
     let units = items.iter().map(|item| (&item.pair, item.amount.get()));
     let mut asked = Asked::sum(state, units, now);
-    if asked.sums.iter().any(|sum| sum.quota.is_none()) {
-        return Err(Refusal::NotFound);
+    let missing = asked.missing();
+    if !missing.is_empty() {
+        return Err(Refusal::BatchNotFound(missing));
     }
     let beyond_limit = asked.beyond_limit();
     if !beyond_limit.is_empty() {
@@ -264,6 +276,19 @@ impl<'a> Asked<'a> {
             places.push(place);
         }
         Self { sums, places }
+    }
+
+    /// The items whose pair nothing serves.
+    fn missing(&self) -> Vec<MissingItem> {
+        let places = self.places.iter().enumerate();
+        let missing = places.filter_map(|(position, place)| {
+            let sum = &self.sums[*place];
+            sum.quota.is_none().then(|| MissingItem {
+                position,
+                pair: sum.pair.clone(),
+            })
+        });
+        missing.collect()
     }
 
     /// The positions of the items whose pair is asked for more than its whole limit.

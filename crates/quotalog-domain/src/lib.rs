@@ -37,7 +37,7 @@ mod window;
 pub use amount::{Amount, AmountError, Limit, LimitError};
 pub use change::Change;
 pub use command::{Command, Hit, Item, Operation};
-pub use decision::{Answer, Decided, DeniedItem, Outcome, Refusal, decide_batch};
+pub use decision::{Answer, Decided, DeniedItem, MissingItem, Outcome, Refusal, decide_batch};
 pub use id::{IdError, Pair, Resource, UserId};
 pub use idempotency::{
     CallerId, Fingerprint, IdempotencyKey, IdempotencyKeyError, KeptAnswer, KeyScope, Keyed,

@@ -66,12 +66,8 @@ impl Policy {
     /// What this policy, or the lack of one, becomes when it is set at `now`.
     ///
     /// Setting what already holds changes nothing, not even the date.
-    pub(crate) fn set(
-        existing: Option<Self>,
-        window: Window,
-        limit: Limit,
-        now: Timestamp,
-    ) -> Self {
+    #[must_use]
+    pub fn set(existing: Option<Self>, window: Window, limit: Limit, now: Timestamp) -> Self {
         let now = now.floor_to_s();
         match existing {
             Some(policy) if policy.window == window && policy.limit == limit => policy,

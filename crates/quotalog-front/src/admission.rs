@@ -10,8 +10,9 @@ use std::time::Duration;
 use quick_cache::sync::Cache;
 use quotalog_auth::Caller;
 use quotalog_domain::CallerId;
-use quotalog_ledger::WAIT_MAX;
+use quotalog_ledger::{Asker, Deadline};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 /// The most callers that are told apart at a time, some 100 bytes each. One that is forgotten while it is
 /// busy begins with a share of its own again.
@@ -84,8 +85,9 @@ impl Admission {
     ///
     /// # Errors
     /// [`Overloaded`] when it did not come.
-    pub async fn admit(&self, caller: &Caller) -> Result<Admitted, Overloaded> {
-        let permit = self.take(self.0.requests.of_caller(caller), 1, WAIT_MAX);
+    pub async fn admit(&self, asker: Asker<'_>) -> Result<Admitted, Overloaded> {
+        let share = self.0.requests.of_caller(asker.caller);
+        let permit = self.take(share, 1, || asker.deadline.wait_until());
         Ok(Admitted {
             _permit: permit.await?,
         })
@@ -95,14 +97,14 @@ impl Admission {
     ///
     /// # Errors
     /// [`Overloaded`] when none came free.
-    pub async fn room(&self, caller: &Caller, bytes: u64) -> Result<Room, Overloaded> {
+    pub async fn room(&self, asker: Asker<'_>, bytes: u64) -> Result<Room, Overloaded> {
         let units = units(bytes);
-        let own = self.take(self.0.bodies.of_caller(caller), units, ROOM_WAIT_MAX);
-        let own = own.await?;
+        let own = self.0.bodies.of_caller(asker.caller);
         let all = Arc::clone(&self.0.all_bodies);
+        let until = || soon(asker.deadline);
         Ok(Room {
-            _own: own,
-            _among_all: self.take(all, units, ROOM_WAIT_MAX).await?,
+            _own: self.take(own, units, until).await?,
+            _among_all: self.take(all, units, until).await?,
         })
     }
 
@@ -110,13 +112,13 @@ impl Admission {
         &self,
         share: Arc<Semaphore>,
         units: u32,
-        wait_max: Duration,
+        until: impl FnOnce() -> Instant,
     ) -> Result<OwnedSemaphorePermit, Overloaded> {
         if let Ok(permit) = Arc::clone(&share).try_acquire_many_owned(units) {
             return Ok(permit);
         }
         let _waiting = Waiting::enter(&self.0.waiting)?;
-        match tokio::time::timeout(wait_max, share.acquire_many_owned(units)).await {
+        match tokio::time::timeout_at(until(), share.acquire_many_owned(units)).await {
             Ok(Ok(permit)) => Ok(permit),
             // Nobody closes a share, so what is left is that the wait was too long.
             Ok(Err(_)) | Err(_) => Err(Overloaded),
@@ -139,6 +141,11 @@ impl Shares {
             Err(never) => match never {},
         }
     }
+}
+
+/// Until when a body waits for room; the request may have waited before.
+fn soon(deadline: Deadline) -> Instant {
+    deadline.wait_until().min(Instant::now() + ROOM_WAIT_MAX)
 }
 
 /// How many units of room so many bytes take.
@@ -172,6 +179,7 @@ mod tests {
     use std::task::Poll;
 
     use quotalog_auth::{Credential, Generation, Role, TokenId};
+    use quotalog_ledger::WAIT_MAX;
 
     use super::*;
 
@@ -190,11 +198,11 @@ mod tests {
     async fn a_caller_beyond_its_share_waits_and_no_other_does() {
         let admission = Admission::new(2);
         let (greedy, modest) = (caller("greedy"), caller("modest"));
-        let first = admission.admit(&greedy).await.ok();
-        let _second = admission.admit(&greedy).await.ok();
-        let mut third = pin!(admission.admit(&greedy));
+        let first = admission.admit(Asker::now(&greedy)).await.ok();
+        let _second = admission.admit(Asker::now(&greedy)).await.ok();
+        let mut third = pin!(admission.admit(Asker::now(&greedy)));
         assert!(matches!(poll_once(third.as_mut()).await, Poll::Pending));
-        assert!(admission.admit(&modest).await.is_ok());
+        assert!(admission.admit(Asker::now(&modest)).await.is_ok());
         drop(first);
         assert!(third.await.is_ok());
     }
@@ -202,18 +210,45 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_wait_in_vain_ends_and_is_forgotten() {
         let admission = Admission::new(1);
-        let _held = admission.admit(&caller("greedy")).await;
-        let refused = admission.admit(&caller("greedy")).await;
+        let _held = admission.admit(Asker::now(&caller("greedy"))).await;
+        let refused = admission.admit(Asker::now(&caller("greedy"))).await;
         assert_eq!(refused.err(), Some(Overloaded));
         assert_eq!(admission.0.waiting.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_waited_before_has_what_is_left_of_its_time() {
+        tokio::time::advance(Duration::from_secs(10)).await;
+        let admission = Admission::new(1);
+        let greedy = caller("greedy");
+        let _held = admission.admit(Asker::now(&greedy)).await;
+        let left = Duration::from_millis(300);
+        let late = Asker {
+            caller: &greedy,
+            deadline: Deadline::of_arrival(Instant::now() + left - WAIT_MAX),
+        };
+        let started = Instant::now();
+        assert_eq!(admission.admit(late).await.err(), Some(Overloaded));
+        assert_eq!(started.elapsed(), left);
+        let mut rooms = Vec::new();
+        while let Ok(room) = admission.room(Asker::now(&greedy), 128 * 1024).await {
+            rooms.push(room);
+        }
+        let late = Asker {
+            caller: &greedy,
+            deadline: Deadline::of_arrival(Instant::now() + left - WAIT_MAX),
+        };
+        let started = Instant::now();
+        assert!(admission.room(late, 1).await.is_err());
+        assert_eq!(started.elapsed(), left);
     }
 
     #[tokio::test]
     async fn no_more_wait_than_there_is_room_for() {
         let admission = Admission::new(1);
-        let _held = admission.admit(&caller("greedy")).await;
+        let _held = admission.admit(Asker::now(&caller("greedy"))).await;
         admission.0.waiting.store(WAITING_MAX, Ordering::Relaxed);
-        let refused = admission.admit(&caller("greedy")).await;
+        let refused = admission.admit(Asker::now(&caller("greedy"))).await;
         assert_eq!(refused.err(), Some(Overloaded));
         assert_eq!(admission.0.waiting.load(Ordering::Relaxed), WAITING_MAX);
     }
@@ -223,14 +258,19 @@ mod tests {
         let admission = Admission::new(1);
         let fill = async |caller: &Caller| {
             let mut rooms = Vec::new();
-            while let Ok(room) = admission.room(caller, 128 * 1024).await {
+            while let Ok(room) = admission.room(Asker::now(caller), 128 * 1024).await {
                 rooms.push(room);
             }
             rooms
         };
         let greedy = fill(&caller("greedy")).await;
         assert_eq!(greedy.len(), 64);
-        assert!(admission.room(&caller("greedy"), 1).await.is_err());
+        assert!(
+            admission
+                .room(Asker::now(&caller("greedy")), 1)
+                .await
+                .is_err()
+        );
         let mut others = Vec::new();
         for n in 1..8 {
             others.push(fill(&caller(&n.to_string())).await);
@@ -238,8 +278,8 @@ mod tests {
         }
         // Among all there is none left, until some is given back.
         let modest = caller("modest");
-        assert!(admission.room(&modest, 1).await.is_err());
-        let mut waiting = pin!(admission.room(&modest, 128 * 1024));
+        assert!(admission.room(Asker::now(&modest), 1).await.is_err());
+        let mut waiting = pin!(admission.room(Asker::now(&modest), 128 * 1024));
         assert!(poll_once(waiting.as_mut()).await.is_pending());
         drop(greedy);
         assert!(waiting.await.is_ok());

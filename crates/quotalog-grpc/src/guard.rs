@@ -13,6 +13,7 @@ use axum::response::Response;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::RateLimitServiceServer;
 use quotalog_auth::{Action, Caller};
 use quotalog_front::{bearer_token, caught};
+use quotalog_ledger::{Asker, Deadline};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 use tower::Service;
@@ -28,6 +29,23 @@ use crate::{http1, status};
 pub(crate) struct Guarded {
     pub(crate) app: Arc<App>,
     pub(crate) service: RateLimitServiceServer<RateLimits>,
+}
+
+/// Whose call it is, and by when it is answered at the latest. Its message is part of it: a caller that sends it late
+/// has waited.
+#[derive(Clone)]
+pub(crate) struct Call {
+    caller: Caller,
+    deadline: Deadline,
+}
+
+impl Call {
+    pub(crate) fn asker(&self) -> Asker<'_> {
+        Asker {
+            caller: &self.caller,
+            deadline: self.deadline,
+        }
+    }
 }
 
 impl Service<Request> for Guarded {
@@ -56,7 +74,8 @@ async fn judged(
     }
     let began_at = Instant::now();
     let working_time = deadline::working_time(request.headers());
-    let answering = caught(answered(app, service, request));
+    let deadline = Deadline::of_arrival(began_at);
+    let answering = caught(answered(app, service, request, deadline));
     let answered = match working_time {
         Some(time) => tokio::time::timeout(time, answering).await,
         None => Ok(answering.await),
@@ -77,11 +96,13 @@ async fn answered(
     app: &App,
     mut service: RateLimitServiceServer<RateLimits>,
     mut request: Request,
+    deadline: Deadline,
 ) -> Result<Response, Status> {
-    let caller = caller(app, request.headers()).await?;
-    let admitted = app.admission.admit(&caller).await;
+    let caller = caller(app, request.headers(), deadline).await?;
+    let call = Call { caller, deadline };
+    let admitted = app.admission.admit(call.asker()).await;
     let _admitted = admitted.map_err(status::overloaded)?;
-    request.extensions_mut().insert(caller);
+    request.extensions_mut().insert(call);
     match service.call(request).await {
         Ok(response) => Ok(response.map(Body::new)),
         Err(never) => match never {},
@@ -89,18 +110,22 @@ async fn answered(
 }
 
 /// Who calls, if it may.
-async fn caller(app: &App, headers: &HeaderMap) -> Result<Caller, Status> {
+async fn caller(app: &App, headers: &HeaderMap, deadline: Deadline) -> Result<Caller, Status> {
     let lines = headers.get_all(AUTHORIZATION).iter();
     let token = bearer_token(lines.map(HeaderValue::as_bytes));
     let token = token.ok_or_else(status::unauthenticated)?;
-    let caller = app.ledger.authenticate(&token).await;
+    let caller = app.ledger.authenticate(&token, deadline).await;
     let caller = caller.map_err(status::of_ledger)?;
     let caller = caller.ok_or_else(status::unauthenticated)?;
     if caller.role.may(Action::ConsumeForAll) {
         return Ok(caller);
     }
     // The token was remembered, and may have been revoked since.
-    let confirmed = app.ledger.confirm(&caller).await;
+    let asker = Asker {
+        caller: &caller,
+        deadline,
+    };
+    let confirmed = app.ledger.confirm(asker).await;
     confirmed.map_err(status::of_ledger)?;
     Err(status::permission_denied())
 }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use quotalog_front::Draining;
-use quotalog_ledger::Ledger;
+use quotalog_ledger::{Deadline, Ledger};
 use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt as _};
@@ -50,7 +50,7 @@ pub(crate) fn service(
 async fn keep_looking(ledger: Ledger, draining: Draining, see: watch::Sender<bool>) {
     let looking = async {
         loop {
-            let ready = ledger.ready().await.is_ok();
+            let ready = ledger.ready(Deadline::from_now()).await.is_ok();
             see.send_if_modified(|seen| std::mem::replace(seen, ready) != ready);
             tokio::time::sleep(LOOK_INTERVAL).await;
         }
@@ -81,7 +81,8 @@ impl Health for Healths {
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
         self.knows(&request)?;
-        let serving = !self.draining.has_started() && self.ledger.ready().await.is_ok();
+        let serving =
+            !self.draining.has_started() && self.ledger.ready(Deadline::from_now()).await.is_ok();
         Ok(Response::new(told(serving)))
     }
 

@@ -2,12 +2,12 @@
 
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::RateLimitService;
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
-use quotalog_auth::Caller;
 use quotalog_domain::{Answer, Command, Operation, Refusal};
 use quotalog_ledger::Ledger;
 use tonic::{Request, Response, Status};
 
 use crate::descriptor::{self, Keys};
+use crate::guard::Call;
 use crate::{answer, status};
 
 pub(crate) struct RateLimits {
@@ -21,21 +21,21 @@ impl RateLimitService for RateLimits {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        let Some(caller) = request.extensions().get::<Caller>() else {
+        let Some(call) = request.extensions().get::<Call>() else {
             return Err(status::of_our_fault("a call came past the guard"));
         };
         let hits = match descriptor::hits(&self.keys, request.get_ref()) {
             Ok(hits) => hits,
             Err(faults) => {
                 // The token was remembered, and may have been revoked since.
-                let confirmed = self.ledger.confirm(caller).await;
+                let confirmed = self.ledger.confirm(call.asker()).await;
                 confirmed.map_err(status::of_ledger)?;
                 return Err(Status::invalid_argument(faults));
             }
         };
         let units: Vec<u64> = hits.iter().map(quotalog_domain::Hit::units).collect();
         let command = Command::new(Operation::RateLimit { hits });
-        let outcome = self.ledger.submit(caller, command).await;
+        let outcome = self.ledger.submit(call.asker(), command).await;
         match outcome.map_err(status::of_ledger)? {
             Ok(decided) => match decided.answer {
                 Answer::Limits(quotas) => Ok(answer::granted(&quotas)),
@@ -47,6 +47,7 @@ impl RateLimitService for RateLimits {
             Err(
                 Refusal::KeyReused
                 | Refusal::NotFound
+                | Refusal::BatchNotFound(_)
                 | Refusal::PreconditionFailed
                 | Refusal::AmountExceedsLimit(_)
                 | Refusal::Exhausted(_)

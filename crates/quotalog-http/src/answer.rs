@@ -1,8 +1,13 @@
 //! Answers to requests that succeeded.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use axum::body::Body;
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_TYPE, ETAG, HeaderValue};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap,
+    HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
 use axum::response::Response;
 use quotalog_domain::{Answer, Decided, DefaultPolicy, Outcome, Quota, Revision};
 use serde::Serialize;
@@ -35,6 +40,55 @@ pub(crate) fn no_content() -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
+}
+
+/// What is the same for as long as the program is.
+pub(crate) struct Unchanging {
+    pub(crate) bytes: &'static [u8],
+    pub(crate) content_type: &'static str,
+    /// How the bytes are compressed, if they are.
+    pub(crate) coding: Option<&'static str>,
+}
+
+impl Unchanging {
+    /// Answers with it, or that the client has it already (RFC 9110 section 13.1.2). Who keeps it asks each time,
+    /// since the next version of the program answers something else under the same path.
+    pub(crate) fn answer(&self, asked: &HeaderMap) -> Response {
+        let mut hasher = DefaultHasher::new();
+        self.bytes.hash(&mut hasher);
+        let tag = format!("\"{:016x}\"", hasher.finish());
+        let lines = asked.get_all(IF_NONE_MATCH).iter();
+        let lines = lines.filter_map(|line| line.to_str().ok());
+        let mut had = lines.flat_map(|line| line.split(',')).map(str::trim);
+        let has_it = had.any(|had| had == "*" || had.trim_start_matches("W/") == tag);
+
+        let mut response = Response::new(Body::empty());
+        if has_it {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+        } else {
+            *response.body_mut() = Body::from(self.bytes);
+            let headers = response.headers_mut();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+            let coding = self.coding.map(HeaderValue::from_static);
+            headers.extend(coding.map(|coding| (CONTENT_ENCODING, coding)));
+        }
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        let tag = HeaderValue::try_from(tag).expect("hexadecimal digits are visible ASCII");
+        headers.insert(ETAG, tag);
+        response
+    }
+
+    /// Answers with it as a part of a page, of which `policy` says what it may load and run.
+    pub(crate) fn answer_under(&self, policy: &'static str, asked: &HeaderMap) -> Response {
+        let mut response = self.answer(asked);
+        response.headers_mut().extend([
+            (CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy)),
+            (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+            (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        ]);
+        response
+    }
 }
 
 /// A quota with the fields that tell what is left.

@@ -6,6 +6,8 @@ use std::sync::{Arc, OnceLock};
 use axum::http::Uri;
 use axum::http::request::Parts;
 use quotalog_auth::Caller;
+use quotalog_ledger::{Asker, Deadline};
+use tokio::time::Instant;
 
 use crate::extract::body::Unread;
 use crate::path;
@@ -21,16 +23,23 @@ struct Inner {
     decoded_path: Option<Box<str>>,
     unread: Unread,
     caller: OnceLock<Caller>,
+    arrived_at: Instant,
 }
 
 impl Exchange {
     /// A request whose path is sound.
-    pub(crate) fn new(uri: Uri, decoded_path: Option<Box<str>>, unread: Unread) -> Self {
+    pub(crate) fn new(
+        uri: Uri,
+        decoded_path: Option<Box<str>>,
+        unread: Unread,
+        arrived_at: Instant,
+    ) -> Self {
         Self(Arc::new(Inner {
             uri,
             decoded_path,
             unread,
             caller: OnceLock::new(),
+            arrived_at,
         }))
     }
 
@@ -43,6 +52,11 @@ impl Exchange {
     /// The path as it was sent.
     pub(crate) fn raw_path(&self) -> &str {
         self.0.uri.path()
+    }
+
+    /// The query string as it was sent.
+    pub(crate) fn query(&self) -> Option<&str> {
+        self.0.uri.query()
     }
 
     /// A segment of the path, decoded; the first is 0. Empty if there is none.
@@ -63,7 +77,20 @@ impl Exchange {
     }
 
     /// Who sent the request, if that was found out.
-    pub(crate) fn caller(&self) -> Option<&Caller> {
-        self.0.caller.get()
+    pub(crate) fn asker(&self) -> Option<Asker<'_>> {
+        self.0.caller.get().map(|caller| self.asker_as(caller))
+    }
+
+    /// The caller as the one who sent the request.
+    pub(crate) fn asker_as<'a>(&self, caller: &'a Caller) -> Asker<'a> {
+        Asker {
+            caller,
+            deadline: self.deadline(),
+        }
+    }
+
+    /// By when the request is answered. The time that its client took for the body is the client's own.
+    pub(crate) fn deadline(&self) -> Deadline {
+        Deadline::of_arrival(self.0.arrived_at + self.0.unread.waited())
     }
 }

@@ -8,5 +8,5 @@ pub(crate) mod body;
 pub(crate) mod fields;
 pub(crate) mod idempotency_key;
 pub(crate) mod ids;
-pub(crate) mod page;
 pub(crate) mod precondition;
+pub(crate) mod query;

@@ -6,17 +6,21 @@ use std::fmt::Display;
 use quotalog_auth::TokenNameError;
 use quotalog_domain::{AmountError, IdError, IdempotencyKeyError, LimitError, WindowError};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// One thing that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct Fault {
+    /// The field, the parameter or the header field, such as `items[3].amount`.
+    #[schema(value_type = String)]
     field: Cow<'static, str>,
     code: Code,
+    #[schema(value_type = String)]
     message: Cow<'static, str>,
 }
 
 /// What kind of thing it is, for programs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Code {
     Invalid,

@@ -1,6 +1,6 @@
 //! What is done for every request, whatever its route: the one layer around all handlers.
 //!
-//! It gives the request its id, reads the path, catches a panic, has a credential confirmed where the store has not
+//! It gives the request its id, answers a browser's preflight, reads the path, catches a panic, has a credential confirmed where the store has not
 //! judged it, writes the problem document, and reads what the handler has left of the body.
 
 use std::borrow::Cow;
@@ -8,18 +8,20 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request};
+use axum::http::Version;
 use axum::http::header::{CACHE_CONTROL, CONNECTION, HeaderValue};
 use axum::http::request::Parts;
-use axum::http::{Uri, Version};
 use axum::response::Response;
 use quotalog_front::caught;
 use quotalog_ledger::Ledger;
+use tokio::time::Instant;
 use tower::{Layer, Service};
 
+use crate::cors::Cors;
 use crate::exchange::Exchange;
 use crate::extract::body::{BodyEnd, Unread};
 use crate::message;
@@ -42,6 +44,7 @@ pub(crate) struct Front<S> {
 
 struct Shared {
     ledger: Ledger,
+    cors: Cors,
     metrics: Metrics,
     request_ids: RequestIds,
 }
@@ -50,6 +53,7 @@ impl FrontLayer {
     pub(crate) fn new(app: App) -> Self {
         Self(Arc::new(Shared {
             ledger: app.ledger,
+            cors: app.cors,
             metrics: app.metrics,
             request_ids: RequestIds::new(),
         }))
@@ -88,33 +92,48 @@ where
     }
 }
 
+/// A request, and when it arrived.
+struct Arrived {
+    parts: Parts,
+    body: Body,
+    at: Instant,
+}
+
 async fn answer<S>(shared: Arc<Shared>, inner: S, request: Request) -> Result<Response, Infallible>
 where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
+    let arrived_at = Instant::now();
     let (parts, body) = request.into_parts();
     let request_id = shared.request_ids.of(&parts.headers);
     let route = parts.extensions.get::<MatchedPath>().cloned();
     let (method, uri, version) = (parts.method.clone(), parts.uri.clone(), parts.version);
 
-    let began_at = Instant::now();
-    let (mut response, body_end) = match message::check(version, &parts.headers) {
-        Ok(()) => judged(&shared.ledger, inner, parts, body, &request_id).await,
+    let origin = shared.cors.allowed(&parts.headers);
+    let (mut response, body_end, exchange) = match message::check(version, &parts.headers) {
+        Ok(()) => {
+            let arrived = Arrived {
+                parts,
+                body,
+                at: arrived_at,
+            };
+            judged(&shared, inner, arrived, &request_id).await
+        }
         Err(fault) => {
             // Where a message of an unsound form ends is not certain, so nothing after its head is read.
             let body_end = BodyEnd {
                 was_read_whole: false,
                 waited: Duration::ZERO,
             };
-            (Problem::from(fault).answer(uri.path()), body_end)
+            (Problem::from(fault).answer(uri.path()), body_end, None)
         }
     };
     // How long a client takes for its body is not ours.
-    let took = began_at.elapsed().saturating_sub(body_end.waited);
+    let took = arrived_at.elapsed().saturating_sub(body_end.waited);
 
     let status = response.status();
     let headers = response.headers_mut();
-    if is_private(&uri) {
+    if is_private(uri.path()) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
     if !body_end.was_read_whole && version < Version::HTTP_2 {
@@ -122,40 +141,48 @@ where
     }
     let route = route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
     shared.metrics.answered(route, &method, status, took);
+    let asker = exchange.as_ref().and_then(Exchange::asker);
     tracing::debug!(
         %method,
         route,
         status = status.as_u16(),
+        duration_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        token_id = asker.map(|asker| asker.caller.credential.id()),
         request_id = request_id.to_str().unwrap_or_default(),
         "answered"
     );
     headers.insert(X_REQUEST_ID, request_id);
+    shared.cors.add_fields(origin, headers);
     Ok(response)
 }
 
-/// The answer to a message of a sound form, once nothing more of its body is waited for.
+/// The answer to a message of a sound form, once nothing more of its body is waited for; and what is known of the
+/// request, if its path could be read.
 async fn judged<S>(
-    ledger: &Ledger,
+    shared: &Shared,
     inner: S,
-    parts: Parts,
-    body: Body,
+    Arrived { parts, body, at }: Arrived,
     request_id: &HeaderValue,
-) -> (Response, BodyEnd)
+) -> (Response, BodyEnd, Option<Exchange>)
 where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
     let unread = Unread::of(&parts.headers, body);
+    if let Some(response) = shared.cors.preflight(&parts) {
+        return (response, unread.discard().await, None);
+    }
     let uri = parts.uri.clone();
     match path::decode(uri.path()) {
         Ok(decoded) => {
-            let exchange = Exchange::new(uri.clone(), owned(decoded), unread);
-            let response = handled(ledger, inner, parts, &exchange, request_id).await;
-            (response, exchange.unread().discard().await)
+            let exchange = Exchange::new(uri.clone(), owned(decoded), unread, at);
+            let response = handled(&shared.ledger, inner, parts, &exchange, request_id).await;
+            let body_end = exchange.unread().discard().await;
+            (response, body_end, Some(exchange))
         }
         Err(fault) => {
             let response = Problem::from(fault).answer(uri.path());
             drop(parts);
-            (response, unread.discard().await)
+            (response, unread.discard().await, None)
         }
     }
 }
@@ -196,8 +223,8 @@ where
 /// The problem, or that the caller's token no longer holds: a refusal that was made without asking
 /// the store rests on a remembered token, which may have been revoked since.
 async fn confirmed(ledger: &Ledger, exchange: &Exchange, problem: Problem) -> Problem {
-    match exchange.caller() {
-        Some(caller) if problem.needs_confirmation() => match ledger.confirm(caller).await {
+    match exchange.asker() {
+        Some(asker) if problem.needs_confirmation() => match ledger.confirm(asker).await {
             Ok(()) => problem,
             Err(error) => error.into(),
         },
@@ -213,8 +240,8 @@ fn owned(decoded: Cow<'_, str>) -> Option<Box<str>> {
 }
 
 /// Whether answers for this path are for their caller alone, problems included.
-fn is_private(uri: &Uri) -> bool {
-    let first = uri.path().split('/').nth(1).unwrap_or_default();
+pub(crate) fn is_private(path: &str) -> bool {
+    let first = path.split('/').nth(1).unwrap_or_default();
     matches!(
         first,
         "quotas" | "consume" | "defaults" | "tokens" | "audit"
@@ -233,12 +260,12 @@ mod tests {
             "/tokens",
             "/consume",
             "/defaults/r",
-            "/audit?limit=1",
+            "/audit",
         ] {
-            assert!(is_private(&Uri::from_static(path)), "{path}");
+            assert!(is_private(path), "{path}");
         }
         for path in ["/", "/healthz", "/quotasx", "/problems/quotas"] {
-            assert!(!is_private(&Uri::from_static(path)), "{path}");
+            assert!(!is_private(path), "{path}");
         }
     }
 }

@@ -7,8 +7,8 @@
 //! an error to a status.
 
 mod answer;
+mod cors;
 mod cursor;
-mod dashboard;
 mod exchange;
 mod extract;
 mod fault;
@@ -16,6 +16,7 @@ mod front;
 mod json;
 mod message;
 mod metrics;
+mod openapi;
 mod path;
 mod problem;
 mod ratelimit;
@@ -27,6 +28,7 @@ mod wire;
 
 use quotalog_front::instant;
 
+pub use cors::{Cors, Origin, OriginError};
 pub use metrics::Metrics;
 pub use router::{App, metrics_router, router};
 pub use server::{Settings, Tls, TlsError, TlsFiles, serve};

@@ -13,7 +13,7 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
-use quotalog_domain::{DeniedItem, Quota, Refusal};
+use quotalog_domain::{DeniedItem, MissingItem, Quota, Refusal};
 use quotalog_front::denial::{self, DeniedPart};
 use quotalog_ledger::LedgerError;
 use serde::{Serialize, Serializer};
@@ -81,13 +81,36 @@ impl Problem {
 
     /// The store holds no policy and no default that serves the request.
     pub(crate) fn no_policy() -> Self {
-        let detail = "No policy serves this user and resource; an admin sets one with PUT.";
+        let detail = "Neither a policy nor a default serves this user and resource. An admin sets a policy with PUT \
+                      /quotas/{userId}/{resource}, or a default for all users with PUT /defaults/{resource}.";
         Self::new(&types::NOT_FOUND, detail).judged_by_store()
+    }
+
+    /// The store holds no policy to delete, whether or not a default serves the pair.
+    pub(crate) fn no_own_policy() -> Self {
+        let detail = "This user and resource have no policy of their own. A default is deleted with DELETE \
+                      /defaults/{resource}.";
+        Self::new(&types::NOT_FOUND, detail).judged_by_store()
+    }
+
+    /// The store holds no policy and no default for some items of a batch.
+    fn no_policy_for(items: &[MissingItem]) -> Self {
+        let named = items.iter().take(MISSING_ITEMS_NAMED_MAX).map(missing_item);
+        let named = named.collect::<Vec<_>>().join(", ");
+        let more = match items.len().saturating_sub(MISSING_ITEMS_NAMED_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let detail = format!(
+            "Neither a policy nor a default serves {named}{more}. Nothing was counted. An admin sets a policy with PUT \
+             /quotas/{{userId}}/{{resource}}, or a default for all users with PUT /defaults/{{resource}}."
+        );
+        Self::new(&types::NOT_FOUND, detail)
     }
 
     /// The store holds no default for the resource.
     pub(crate) fn no_default() -> Self {
-        let detail = "There is no default for this resource; an admin sets one with PUT.";
+        let detail = "There is no default for this resource; an admin sets one with PUT /defaults/{resource}.";
         Self::new(&types::NOT_FOUND, detail).judged_by_store()
     }
 
@@ -279,6 +302,7 @@ impl From<Refusal> for Problem {
                 Self::new(&types::IDEMPOTENCY_MISMATCH, detail)
             }
             Refusal::NotFound => Self::no_policy(),
+            Refusal::BatchNotFound(items) => Self::no_policy_for(&items),
             Refusal::PreconditionFailed => {
                 let detail = "It is not in the state that If-Match or If-None-Match asks for. Nothing was changed.";
                 Self::new(&types::PRECONDITION_FAILED, detail)
@@ -312,6 +336,14 @@ impl From<Faults> for Problem {
             )
         }
     }
+}
+
+/// A hundred of the longest ids would fill a page.
+const MISSING_ITEMS_NAMED_MAX: usize = 10;
+
+fn missing_item(MissingItem { position, pair }: &MissingItem) -> String {
+    let (user_id, resource) = (pair.user_id.as_str(), pair.resource.as_str());
+    format!("items[{position}] (user \"{user_id}\", resource \"{resource}\")")
 }
 
 fn denied_part(item: &DeniedItem) -> DeniedPart<'_> {

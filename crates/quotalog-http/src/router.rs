@@ -5,13 +5,13 @@ use axum::routing::{MethodRouter, delete, get, post, put};
 use quotalog_front::{Admission, Draining};
 use quotalog_ledger::Ledger;
 
-use crate::dashboard;
+use crate::cors::Cors;
 use crate::front::FrontLayer;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 use crate::routes::{
-    audit, batch, consume, defaults, health, metrics, policy, problems, quotas, refund, reset,
-    tokens, usage, user_quotas,
+    audit, batch, consume, dashboard, defaults, docs, health, metrics, openapi, policy, problems,
+    quotas, refund, reset, tokens, usage, user_quotas,
 };
 
 /// What the routes work with.
@@ -23,6 +23,8 @@ pub struct App {
     pub draining: Draining,
     /// How much of the server one caller may take.
     pub admission: Admission,
+    /// The origins whose pages may use the server.
+    pub cors: Cors,
     /// What is measured.
     pub metrics: Metrics,
     /// Whether [`metrics_router`] has a listener, and `/metrics` is there alone.
@@ -59,8 +61,12 @@ pub fn router(app: App) -> Router {
         ("/healthz", get(health::alive)),
         ("/readyz", get(health::ready)),
         ("/problems/{name}", get(problems::explain)),
+        ("/openapi.json", get(openapi::document)),
+        ("/docs", get(docs::page)),
+        ("/docs/{file}", get(docs::file)),
         ("/dashboard", get(dashboard::page)),
-        ("/dashboard/{*file}", get(dashboard::file)),
+        ("/dashboard/{file}", get(dashboard::file)),
+        ("/dashboard/{folder}/{file}", get(dashboard::file_of_folder)),
     ];
     if !app.metrics_apart {
         routes.push(("/metrics", get(metrics::for_admins)));
@@ -70,6 +76,9 @@ pub fn router(app: App) -> Router {
 
 /// `/metrics` for a listener of its own, where nobody is asked for a token.
 pub fn metrics_router(app: App) -> Router {
+    // It is for collectors, not for pages.
+    let cors = Cors::default();
+    let app = App { cors, ..app };
     behind_front(vec![("/metrics", get(metrics::for_anyone))], app)
 }
 

@@ -3,9 +3,12 @@
 pub(crate) mod audit;
 pub(crate) mod batch;
 pub(crate) mod consume;
+pub(crate) mod dashboard;
 pub(crate) mod defaults;
+pub(crate) mod docs;
 pub(crate) mod health;
 pub(crate) mod metrics;
+pub(crate) mod openapi;
 pub(crate) mod policy;
 pub(crate) mod problems;
 pub(crate) mod quotas;

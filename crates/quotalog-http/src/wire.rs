@@ -5,82 +5,117 @@ use quotalog_domain::{DefaultPolicy, Quota, Resource, UserId};
 pub(crate) use quotalog_front::{JSON_BYTES_USUAL, QuotaBody};
 use quotalog_ledger::store::{AuditEntry, Fact, Facts, UsageEntry};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use utoipa::ToSchema;
 
 use crate::instant::Instant;
+use crate::openapi::schemas;
 
 /// The default of a resource.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, serde::Serialize, ToSchema)]
+#[schema(as = Default)]
 pub(crate) struct DefaultBody<'a> {
+    #[schema(value_type = schemas::Resource)]
     resource: &'a str,
+    #[schema(value_type = schemas::Window)]
     window: &'static str,
+    #[schema(minimum = 1)]
     limit_count: u64,
+    #[schema(value_type = schemas::Instant)]
     created_at: Instant,
+    #[schema(value_type = schemas::Instant)]
     updated_at: Instant,
 }
 
 /// A page of one user's quotas.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, serde::Serialize, ToSchema)]
+#[schema(as = UserQuotas)]
 pub(crate) struct UserQuotasBody<'a> {
+    #[schema(value_type = schemas::UserId)]
     pub(crate) user_id: &'a str,
+    #[schema(value_type = Vec<schemas::Quota>)]
     pub(crate) quotas: Vec<QuotaBody<'a>>,
+    #[schema(required)]
     pub(crate) next_cursor: Option<String>,
 }
 
 /// A page of all users' quotas.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, serde::Serialize, ToSchema)]
+#[schema(as = Quotas)]
 pub(crate) struct QuotasBody<'a> {
+    #[schema(value_type = Vec<schemas::Quota>)]
     pub(crate) quotas: Vec<QuotaBody<'a>>,
+    #[schema(required)]
     pub(crate) next_cursor: Option<String>,
 }
 
 /// A page of a pair's usage rows.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, serde::Serialize, ToSchema)]
+#[schema(as = Usage)]
 pub(crate) struct UsageBody<'a> {
+    #[schema(value_type = schemas::UserId)]
     pub(crate) user_id: &'a str,
+    #[schema(value_type = schemas::Resource)]
     pub(crate) resource: &'a str,
     pub(crate) windows: Vec<UsageRowBody>,
+    #[schema(required)]
     pub(crate) next_cursor: Option<String>,
 }
 
 /// A usage row.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, serde::Serialize, ToSchema)]
+#[schema(as = UsageRow)]
 pub(crate) struct UsageRowBody {
+    #[schema(value_type = schemas::Instant)]
     window_start: Instant,
     usage: u64,
 }
 
 /// A page of defaults.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, serde::Serialize, ToSchema)]
+#[schema(as = Defaults)]
 pub(crate) struct DefaultsBody<'a> {
     pub(crate) defaults: Vec<DefaultBody<'a>>,
+    #[schema(required)]
     pub(crate) next_cursor: Option<String>,
 }
 
 /// A page of the audit.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, serde::Serialize, ToSchema)]
+#[schema(as = Audit)]
 pub(crate) struct AuditBody<'a> {
     pub(crate) entries: Vec<AuditEntryBody<'a>>,
+    #[schema(required)]
     pub(crate) next_cursor: Option<String>,
 }
 
 /// An entry of the audit.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, serde::Serialize, ToSchema)]
+#[schema(as = AuditEntry)]
 pub(crate) struct AuditEntryBody<'a> {
     id: i64,
+    #[schema(value_type = schemas::Instant)]
     at: Instant,
     actor: ActorBody<'a>,
+    #[schema(value_type = schemas::Action)]
     action: &'static str,
+    #[schema(value_type = Option<schemas::UserId>, required)]
     user_id: Option<&'a str>,
+    #[schema(value_type = Option<schemas::Resource>, required)]
     resource: Option<&'a str>,
+    #[schema(schema_with = schemas::facts, required)]
     before: Option<FactsBody<'a>>,
+    #[schema(schema_with = schemas::facts, required)]
     after: Option<FactsBody<'a>>,
 }
 
 /// Who did it.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, serde::Serialize, ToSchema)]
+#[schema(as = Actor)]
 struct ActorBody<'a> {
+    #[schema(value_type = schemas::ActorKind)]
     kind: &'static str,
     id: &'a str,
+    #[schema(required)]
     name: Option<&'a str>,
 }
 
@@ -89,18 +124,25 @@ struct ActorBody<'a> {
 struct FactsBody<'a>(&'a Facts);
 
 /// A token; its secret only in the answer to its making.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, serde::Serialize, ToSchema)]
+#[schema(as = Token)]
 pub(crate) struct TokenBody<'a> {
     id: &'a str,
+    #[schema(value_type = schemas::Role)]
     role: &'static str,
+    #[schema(value_type = Option<schemas::UserId>, required)]
     user_id: Option<&'a str>,
+    #[schema(required)]
     name: Option<&'a str>,
+    #[schema(value_type = schemas::Instant)]
     created_at: Instant,
+    #[schema(value_type = Option<schemas::Instant>, required)]
     expires_at: Option<Instant>,
 }
 
 /// A new token with its secret.
-#[derive(serde::Serialize)]
+#[derive(serde::Serialize, ToSchema)]
+#[schema(as = NewToken)]
 pub(crate) struct NewTokenBody<'a> {
     #[serde(flatten)]
     pub(crate) record: TokenBody<'a>,
@@ -108,9 +150,11 @@ pub(crate) struct NewTokenBody<'a> {
 }
 
 /// A page of tokens.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, serde::Serialize, ToSchema)]
+#[schema(as = Tokens)]
 pub(crate) struct TokensBody<'a> {
     pub(crate) tokens: Vec<TokenBody<'a>>,
+    #[schema(required)]
     pub(crate) next_cursor: Option<String>,
 }
 

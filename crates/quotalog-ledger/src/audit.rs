@@ -5,7 +5,7 @@
 //! as it is kept, whatever becomes of the types.
 
 use quotalog_auth::{Actor, TokenId, TokenRecord};
-use quotalog_domain::{Change, Policy, Quota, Resource, Timestamp, UserId};
+use quotalog_domain::{Change, Pair, Policy, Quota, Resource, Timestamp, UserId};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -60,7 +60,7 @@ pub enum AuditAction {
     DefaultSet,
     /// Removed the default of a resource.
     DefaultDelete,
-    /// Set the usage of a pair's window to zero.
+    /// Set the usage of a pair's window to zero, or, where an import did it, to a number.
     QuotaReset,
     /// Gave units of a pair's window back.
     QuotaRefund,
@@ -156,6 +156,23 @@ impl Deed {
                     after: Some(Facts::of_usage(after).with("refunded", Fact::Number(refunded))),
                 }
             }
+        }
+    }
+
+    /// The usage of one window was set to a number.
+    #[must_use]
+    pub fn usage_set(pair: &Pair, window_start: Timestamp, before: u64, after: u64) -> Self {
+        let usage = |units| {
+            Facts::default()
+                .with("window_start", Fact::instant(window_start))
+                .with("usage", Fact::Number(units))
+        };
+        Self {
+            action: AuditAction::QuotaReset,
+            user_id: Some(pair.user_id.clone()),
+            resource: Some(pair.resource.clone()),
+            before: Some(usage(before)),
+            after: Some(usage(after)),
         }
     }
 

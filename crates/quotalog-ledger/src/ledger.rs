@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::deadline::{Asker, Deadline};
 use crate::eraser::Eraser;
 use crate::metrics::{self, Metrics};
 use crate::queue::{Queue, Waiting};
@@ -19,13 +20,6 @@ use crate::store::{
     Store, StoreError, StoreFuture, Submission, TokenOrder, UsageEntry, UsageRange,
 };
 use crate::writer::Writer;
-
-/// How long a request waits to be taken into a transaction, and a question for its answer. Whoever asks is
-/// promised an answer within 5 s; what is left of them is for the way there and back.
-pub const WAIT_MAX: Duration = Duration::from_millis(4_500);
-
-/// How long a request that was taken into a transaction waits for its answer, from its arrival on.
-pub(crate) const ANSWER_MAX: Duration = Duration::from_millis(4_800);
 
 /// How long work of many transactions is waited for: erasing a user, finding the fullest quotas. Other requests
 /// are served in between.
@@ -173,9 +167,9 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`], which says whether the command may have counted. Dropping the future before the
     /// command is in a transaction withdraws it.
-    pub async fn submit(&self, caller: &Caller, command: Command) -> Result<Outcome, LedgerError> {
+    pub async fn submit(&self, asker: Asker<'_>, command: Command) -> Result<Outcome, LedgerError> {
         let is_consume = metrics::is_consume(&command.operation);
-        let answer = self.queued(caller, command).await;
+        let answer = self.queued(asker, command).await;
         if let Err(error) = &answer
             && is_consume
         {
@@ -184,19 +178,19 @@ impl Ledger {
         answer
     }
 
-    async fn queued(&self, caller: &Caller, command: Command) -> Result<Outcome, LedgerError> {
+    async fn queued(&self, asker: Asker<'_>, command: Command) -> Result<Outcome, LedgerError> {
         let (reply, answer) = oneshot::channel();
         self.inner.queue.push(Waiting {
             submission: Submission {
                 command,
-                credential: caller.credential.clone(),
+                credential: asker.caller.credential.clone(),
             },
             reply,
-            since: Instant::now(),
+            deadline: asker.deadline,
             alone: false,
         })?;
         match answer.await {
-            Ok(Err(LedgerError::Revoked)) => Err(self.forget(caller)),
+            Ok(Err(LedgerError::Revoked)) => Err(self.forget(asker.caller)),
             Ok(answer) => answer,
             // The writer is gone in mid-batch.
             Err(_closed) => Err(LedgerError::OutcomeUnknown),
@@ -207,7 +201,11 @@ impl Ledger {
     ///
     /// # Errors
     /// [`LedgerError::Unavailable`] when the store cannot be asked: an unknown caller is never let in.
-    pub async fn authenticate(&self, token: &Token) -> Result<Option<Caller>, LedgerError> {
+    pub async fn authenticate(
+        &self,
+        token: &Token,
+        deadline: Deadline,
+    ) -> Result<Option<Caller>, LedgerError> {
         let hash = token.hash();
         if self.inner.admin_token.is_some_and(|own| own.matches(&hash)) {
             return Ok(Some(Caller {
@@ -222,7 +220,7 @@ impl Ledger {
             let _turn = self.inner.lookups.acquire().await;
             self.inner.store.authenticate(hash).await
         });
-        let found = self.counted(ask(lookup).await)?;
+        let found = self.counted(ask(deadline, lookup).await)?;
         if let Some(caller) = &found {
             self.inner.callers.insert(hash, caller.clone());
         }
@@ -234,12 +232,13 @@ impl Ledger {
     ///
     /// # Errors
     /// [`LedgerError::Revoked`] when it does not.
-    pub async fn confirm(&self, caller: &Caller) -> Result<(), LedgerError> {
-        match caller.credential {
+    pub async fn confirm(&self, asker: Asker<'_>) -> Result<(), LedgerError> {
+        match asker.caller.credential {
             Credential::CommandLine | Credential::Environment => Ok(()),
             Credential::Token { .. } => {
-                let credential = caller.credential.clone();
-                self.judged(caller, ask(self.inner.store.confirm(credential)).await)
+                let credential = asker.caller.credential.clone();
+                let confirming = self.inner.store.confirm(credential);
+                self.judged(asker, ask(asker.deadline, confirming).await)
             }
         }
     }
@@ -248,9 +247,10 @@ impl Ledger {
     ///
     /// # Errors
     /// [`LedgerError`] when the store did not answer or the caller's credential no longer holds.
-    pub async fn quota(&self, caller: &Caller, pair: Pair) -> Result<Option<Quota>, LedgerError> {
-        let credential = caller.credential.clone();
-        self.judged(caller, ask(self.inner.store.quota(credential, pair)).await)
+    pub async fn quota(&self, asker: Asker<'_>, pair: Pair) -> Result<Option<Quota>, LedgerError> {
+        let credential = asker.caller.credential.clone();
+        let finding = self.inner.store.quota(credential, pair);
+        self.judged(asker, ask(asker.deadline, finding).await)
     }
 
     /// The quotas of a user, by resource.
@@ -259,13 +259,13 @@ impl Ledger {
     /// [`LedgerError`] when the store did not answer or the caller's credential no longer holds.
     pub async fn user_quotas(
         &self,
-        caller: &Caller,
+        asker: Asker<'_>,
         user_id: UserId,
         page: Page<Resource>,
     ) -> Result<Listed<Quota, Resource>, LedgerError> {
-        let credential = caller.credential.clone();
+        let credential = asker.caller.credential.clone();
         let listing = self.inner.store.user_quotas(credential, user_id, page);
-        self.judged(caller, ask(listing).await)
+        self.judged(asker, ask(asker.deadline, listing).await)
     }
 
     /// The quotas of all users, by user and resource. A page may be short, or empty, and yet not the last.
@@ -274,13 +274,13 @@ impl Ledger {
     /// [`LedgerError`] when the store did not answer or the caller's credential no longer holds.
     pub async fn quotas(
         &self,
-        caller: &Caller,
+        asker: Asker<'_>,
         filter: QuotaFilter,
         page: Page<Pair>,
     ) -> Result<Listed<Quota, Pair>, LedgerError> {
-        let credential = caller.credential.clone();
+        let credential = asker.caller.credential.clone();
         let listing = self.inner.store.quotas(credential, filter, page);
-        self.judged(caller, ask(listing).await)
+        self.judged(asker, ask(asker.deadline, listing).await)
     }
 
     /// The `len_max` quotas of whose limit the largest part is used, fullest first.
@@ -289,13 +289,14 @@ impl Ledger {
     /// [`LedgerError`] when the store did not answer or the caller's credential no longer holds.
     pub async fn fullest(
         &self,
-        caller: &Caller,
+        asker: Asker<'_>,
         filter: QuotaFilter,
         len_max: usize,
     ) -> Result<Vec<Quota>, LedgerError> {
-        let credential = caller.credential.clone();
+        let credential = asker.caller.credential.clone();
         let searching = self.inner.store.fullest(credential, filter, len_max);
-        self.judged(caller, ask_for(LONG_WAIT_MAX, searching).await)
+        let until = asker.deadline.within(LONG_WAIT_MAX);
+        self.judged(asker, ask_until(until, searching).await)
     }
 
     /// The stored usage rows of a pair, newest first.
@@ -304,17 +305,17 @@ impl Ledger {
     /// [`LedgerError`] when the store did not answer or the caller's credential no longer holds.
     pub async fn usage_history(
         &self,
-        caller: &Caller,
+        asker: Asker<'_>,
         pair: Pair,
         range: UsageRange,
         page: Page<Timestamp>,
     ) -> Result<Listed<UsageEntry, Timestamp>, LedgerError> {
-        let credential = caller.credential.clone();
+        let credential = asker.caller.credential.clone();
         let listing = self
             .inner
             .store
             .usage_history(credential, pair, range, page);
-        self.judged(caller, ask(listing).await)
+        self.judged(asker, ask(asker.deadline, listing).await)
     }
 
     /// The default of a resource.
@@ -323,12 +324,12 @@ impl Ledger {
     /// [`LedgerError`] when the store did not answer or the caller's credential no longer holds.
     pub async fn default_policy(
         &self,
-        caller: &Caller,
+        asker: Asker<'_>,
         resource: Resource,
     ) -> Result<Option<DefaultPolicy>, LedgerError> {
-        let credential = caller.credential.clone();
+        let credential = asker.caller.credential.clone();
         let finding = self.inner.store.default_policy(credential, resource);
-        self.judged(caller, ask(finding).await)
+        self.judged(asker, ask(asker.deadline, finding).await)
     }
 
     /// The defaults, by resource.
@@ -337,12 +338,12 @@ impl Ledger {
     /// [`LedgerError`] when the store did not answer or the caller's credential no longer holds.
     pub async fn defaults(
         &self,
-        caller: &Caller,
+        asker: Asker<'_>,
         page: Page<Resource>,
     ) -> Result<Listed<DefaultPolicy, Resource>, LedgerError> {
-        let credential = caller.credential.clone();
+        let credential = asker.caller.credential.clone();
         let listing = self.inner.store.defaults(credential, page);
-        self.judged(caller, ask(listing).await)
+        self.judged(asker, ask(asker.deadline, listing).await)
     }
 
     /// The entries of the audit, newest first.
@@ -351,13 +352,13 @@ impl Ledger {
     /// [`LedgerError`] when the store did not answer or the caller's credential no longer holds.
     pub async fn audit(
         &self,
-        caller: &Caller,
+        asker: Asker<'_>,
         filter: AuditFilter,
         page: Page<AuditId>,
     ) -> Result<Listed<AuditEntry, AuditId>, LedgerError> {
-        let credential = caller.credential.clone();
+        let credential = asker.caller.credential.clone();
         let listing = self.inner.store.audit(credential, filter, page);
-        self.judged(caller, ask(listing).await)
+        self.judged(asker, ask(asker.deadline, listing).await)
     }
 
     /// The stored tokens, oldest first.
@@ -366,11 +367,12 @@ impl Ledger {
     /// [`LedgerError`] when the store did not answer or the caller's credential no longer holds.
     pub async fn tokens(
         &self,
-        caller: &Caller,
+        asker: Asker<'_>,
         page: Page<TokenOrder>,
     ) -> Result<Listed<TokenRecord, TokenOrder>, LedgerError> {
-        let credential = caller.credential.clone();
-        self.judged(caller, ask(self.inner.store.tokens(credential, page)).await)
+        let credential = asker.caller.credential.clone();
+        let listing = self.inner.store.tokens(credential, page);
+        self.judged(asker, ask(asker.deadline, listing).await)
     }
 
     /// Stores a token.
@@ -379,22 +381,22 @@ impl Ledger {
     /// [`LedgerError`] when it was not stored, or may not have been.
     pub async fn create_token(
         &self,
-        caller: &Caller,
+        asker: Asker<'_>,
         token: NewToken,
     ) -> Result<Result<TokenRecord, ExpiryPassed>, LedgerError> {
-        let credential = caller.credential.clone();
+        let credential = asker.caller.credential.clone();
         let creating = self.inner.store.create_token(credential, token);
-        self.judged(caller, order(creating).await)
+        self.judged(asker, order(asker.deadline, creating).await)
     }
 
     /// Deletes a token; `false` if there is none of this id.
     ///
     /// # Errors
     /// [`LedgerError`] when it was not deleted, or may not have been.
-    pub async fn revoke_token(&self, caller: &Caller, id: TokenId) -> Result<bool, LedgerError> {
-        let credential = caller.credential.clone();
+    pub async fn revoke_token(&self, asker: Asker<'_>, id: TokenId) -> Result<bool, LedgerError> {
+        let credential = asker.caller.credential.clone();
         let revoking = self.inner.store.revoke_token(credential, id);
-        self.judged(caller, order(revoking).await)
+        self.judged(asker, order(asker.deadline, revoking).await)
     }
 
     /// Erases a user, known or not, and returns when nothing of it is left.
@@ -403,14 +405,14 @@ impl Ledger {
     /// [`LedgerError`] when the erasure did not begin; [`LedgerError::OutcomeUnknown`] also when it goes on for
     /// longer than one waits. It does go on then, as it does when this future is dropped; doing the same again
     /// waits for it further.
-    pub async fn erase_user(&self, caller: &Caller, user_id: UserId) -> Result<(), LedgerError> {
+    pub async fn erase_user(&self, asker: Asker<'_>, user_id: UserId) -> Result<(), LedgerError> {
         let wake = self.inner.eraser.wake();
-        let credential = caller.credential.clone();
+        let credential = asker.caller.credential.clone();
         let beginning = self.inner.store.erase_user(credential, user_id);
-        let erasure = self.judged(caller, order(beginning).await)?;
+        let erasure = self.judged(asker, order(asker.deadline, beginning).await)?;
         drop(wake);
         let finishing = self.inner.eraser.finished(erasure);
-        match tokio::time::timeout(LONG_WAIT_MAX, finishing).await {
+        match tokio::time::timeout_at(asker.deadline.within(LONG_WAIT_MAX), finishing).await {
             Ok(true) => Ok(()),
             Ok(false) | Err(_) => self.counted(Err(LedgerError::OutcomeUnknown)),
         }
@@ -420,16 +422,17 @@ impl Ledger {
     ///
     /// # Errors
     /// [`LedgerError`] when it does not.
-    pub async fn ready(&self) -> Result<(), LedgerError> {
-        ask(self.inner.store.ping()).await
+    pub async fn ready(&self, deadline: Deadline) -> Result<(), LedgerError> {
+        ask(deadline, self.inner.store.ping()).await
     }
 
     fn judged<T>(
         &self,
-        caller: &Caller,
+        asker: Asker<'_>,
         answer: Result<Judged<T>, LedgerError>,
     ) -> Result<T, LedgerError> {
-        self.counted(answer)?.map_err(|Revoked| self.forget(caller))
+        self.counted(answer)?
+            .map_err(|Revoked| self.forget(asker.caller))
     }
 
     /// Counts a failure of the store outside the batches.
@@ -456,20 +459,20 @@ impl Drop for Inner {
 }
 
 /// Asks a question; one that is not answered in time has changed nothing.
-async fn ask<T>(answer: StoreFuture<'_, T>) -> Result<T, LedgerError> {
-    ask_for(WAIT_MAX, answer).await
+async fn ask<T>(deadline: Deadline, answer: StoreFuture<'_, T>) -> Result<T, LedgerError> {
+    ask_until(deadline.wait_until(), answer).await
 }
 
-async fn ask_for<T>(wait_max: Duration, answer: StoreFuture<'_, T>) -> Result<T, LedgerError> {
-    match tokio::time::timeout(wait_max, answer).await {
+async fn ask_until<T>(until: Instant, answer: StoreFuture<'_, T>) -> Result<T, LedgerError> {
+    match tokio::time::timeout_at(until, answer).await {
         Ok(answer) => answer.map_err(failed),
         Err(_elapsed) => Err(LedgerError::Unavailable),
     }
 }
 
 /// Orders a change; one that is not answered in time may have happened.
-async fn order<T>(answer: StoreFuture<'_, T>) -> Result<T, LedgerError> {
-    match tokio::time::timeout(WAIT_MAX, answer).await {
+async fn order<T>(deadline: Deadline, answer: StoreFuture<'_, T>) -> Result<T, LedgerError> {
+    match tokio::time::timeout_at(deadline.wait_until(), answer).await {
         Ok(answer) => answer.map_err(failed),
         Err(_elapsed) => Err(LedgerError::OutcomeUnknown),
     }

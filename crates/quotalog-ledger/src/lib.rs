@@ -6,6 +6,7 @@
 
 mod audit;
 pub mod clock;
+mod deadline;
 mod eraser;
 mod ledger;
 mod metrics;
@@ -13,4 +14,5 @@ mod queue;
 pub mod store;
 mod writer;
 
-pub use ledger::{Ledger, LedgerError, Settings, WAIT_MAX};
+pub use deadline::{Asker, Deadline, WAIT_MAX};
+pub use ledger::{Ledger, LedgerError, Settings};

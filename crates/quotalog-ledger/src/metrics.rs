@@ -166,7 +166,9 @@ impl Metrics {
             Ok(Ok(_)) => "replayed",
             Ok(Err(Refusal::KeyReused)) => "key-reused",
             // A consume has no precondition.
-            Ok(Err(Refusal::NotFound | Refusal::PreconditionFailed)) => "not-found",
+            Ok(Err(
+                Refusal::NotFound | Refusal::BatchNotFound(_) | Refusal::PreconditionFailed,
+            )) => "not-found",
             Ok(Err(Refusal::AmountExceedsLimit(_))) => "exceeds-limit",
             Err(Revoked) => "unauthorized",
         };

@@ -16,7 +16,8 @@ use quotalog_domain::{Operation, Outcome, Pair};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use crate::ledger::{LedgerError, WAIT_MAX};
+use crate::deadline::Deadline;
+use crate::ledger::LedgerError;
 use crate::store::Submission;
 
 /// Where the answer to one request goes. The front has left if it is closed.
@@ -26,7 +27,7 @@ pub(crate) type Reply = oneshot::Sender<Result<Outcome, LedgerError>>;
 pub(crate) struct Waiting {
     pub(crate) submission: Submission,
     pub(crate) reply: Reply,
-    pub(crate) since: Instant,
+    pub(crate) deadline: Deadline,
     /// Whether it must have a transaction to itself, since it may have failed others in one.
     pub(crate) alone: bool,
 }
@@ -57,6 +58,7 @@ struct Group {
 
 #[derive(Default)]
 struct Lane {
+    /// In the order of their arrival at the server.
     waiting: VecDeque<Waiting>,
     /// Whether requests of it are in a batch under way.
     busy: bool,
@@ -103,7 +105,7 @@ impl Queue {
             return Err(LedgerError::Unavailable);
         }
         let of_group = &mut inner.groups[group];
-        of_group.lanes[lane].waiting.push_back(waiting);
+        of_group.lanes[lane].add(waiting);
         let is_enough = of_group.is_enough();
         drop(inner);
         if is_enough {
@@ -140,8 +142,8 @@ impl Queue {
         self.lock().len()
     }
 
-    /// Since when the oldest request of a group waits, if there is one.
-    pub(crate) fn oldest(&self, group: usize) -> Option<Instant> {
+    /// The deadline of the oldest request that waits in a group, if there is one.
+    pub(crate) fn oldest(&self, group: usize) -> Option<Deadline> {
         let inner = self.lock();
         let oldest = inner.groups[group].lanes.iter().filter_map(Lane::oldest);
         oldest.min()
@@ -170,10 +172,16 @@ impl Queue {
     }
 
     /// Takes up to `len_max` requests for a batch, those of a lane oldest first, and forgets those whose client has
-    /// left. Tells the lanes that are busy with it.
-    pub(crate) fn take(&self, group: usize, len_max: usize) -> (Vec<Waiting>, Vec<usize>) {
+    /// left. Tells the lanes that are busy with it. Those that have waited too long at `now` are answered instead.
+    pub(crate) fn take(
+        &self,
+        group: usize,
+        len_max: usize,
+        now: Instant,
+    ) -> (Vec<Waiting>, Vec<usize>) {
         let mut inner = self.lock();
         let of_group = &mut inner.groups[group];
+        of_group.expire(now);
         let taken = of_group.take(len_max);
         let is_enough = of_group.is_enough();
         drop(inner);
@@ -209,20 +217,13 @@ impl Queue {
         let mut inner = self.lock();
         for waiting in requests.into_iter().rev() {
             let (group, lane) = self.place_of(&waiting.submission.command.operation);
-            inner.groups[group].lanes[lane].waiting.push_front(waiting);
+            inner.groups[group].lanes[lane].put_back(waiting);
         }
     }
 
-    /// Answers the requests of a group that have waited for [`WAIT_MAX`] at `now`.
+    /// Answers the requests of a group that have waited too long at `now`.
     pub(crate) fn expire(&self, group: usize, now: Instant) {
-        let mut inner = self.lock();
-        for lane in &mut inner.groups[group].lanes {
-            let is_due = |oldest: &mut Waiting| now >= oldest.since + WAIT_MAX;
-            while let Some(expired) = lane.waiting.pop_front_if(is_due) {
-                // A failed send means that the client has left.
-                let _left = expired.reply.send(Err(LedgerError::Unavailable));
-            }
-        }
+        self.lock().groups[group].expire(now);
     }
 
     /// Takes no more requests; those that wait are still served.
@@ -265,9 +266,19 @@ impl Group {
         waiting >= WORTH_A_BATCH || (waiting > 0 && self.brisk == 0)
     }
 
+    fn expire(&mut self, now: Instant) {
+        for lane in &mut self.lanes {
+            let is_due = |oldest: &mut Waiting| now >= oldest.deadline.wait_until();
+            while let Some(expired) = lane.waiting.pop_front_if(is_due) {
+                // A failed send means that the client has left.
+                let _left = expired.reply.send(Err(LedgerError::Unavailable));
+            }
+        }
+    }
+
     fn take(&mut self, len_max: usize) -> (Vec<Waiting>, Vec<usize>) {
         let free = self.lanes.iter().enumerate().filter(|(_, lane)| !lane.busy);
-        let mut by_age: Vec<(Instant, usize)> = free
+        let mut by_age: Vec<(Deadline, usize)> = free
             .filter_map(|(place, lane)| Some((lane.oldest()?, place)))
             .collect();
         by_age.sort_unstable();
@@ -287,8 +298,27 @@ impl Group {
 }
 
 impl Lane {
-    fn oldest(&self) -> Option<Instant> {
-        self.waiting.front().map(|oldest| oldest.since)
+    fn oldest(&self) -> Option<Deadline> {
+        self.waiting.front().map(|oldest| oldest.deadline)
+    }
+
+    /// Adds a request behind those that arrived no later. It may have waited elsewhere, so that this is not always the
+    /// end.
+    fn add(&mut self, waiting: Waiting) {
+        let is_behind = |last: &Waiting| last.deadline <= waiting.deadline;
+        if self.waiting.back().is_none_or(is_behind) {
+            self.waiting.push_back(waiting);
+        } else {
+            let place = self.waiting.partition_point(is_behind);
+            self.waiting.insert(place, waiting);
+        }
+    }
+
+    /// Adds a request before those that arrived no earlier.
+    fn put_back(&mut self, waiting: Waiting) {
+        let is_before = |first: &Waiting| first.deadline < waiting.deadline;
+        let place = self.waiting.partition_point(is_before);
+        self.waiting.insert(place, waiting);
     }
 
     /// Adds its requests to those that are taken, up to `len_max` in all.

@@ -212,12 +212,13 @@ pub trait Administer: Send + Sync + 'static {
     /// [`StoreError`] when the step may have to be done again.
     fn erase_step(&self) -> StoreFuture<'_, Option<ErasureId>>;
 
-    /// Deletes at most `rows_max` rows that are older than `retention` says, in one short transaction,
-    /// and tells how many they were; 0 means that none is left.
+    /// Deletes at most `rows_max` rows that are older than `retention` says, in one short transaction, unless
+    /// another process prunes at this moment.
     ///
     /// # Errors
-    /// [`StoreError`] when nothing was deleted, or may not have been.
-    fn prune_step(&self, retention: Retention, rows_max: u32) -> StoreFuture<'_, u32>;
+    /// [`StoreError`] when nothing was deleted, or may not have been. A smaller step may get through where this one
+    /// was [`StoreError::Unavailable`].
+    fn prune_step(&self, retention: Retention, rows_max: u32) -> StoreFuture<'_, PruneStep>;
 }
 
 /// Everything that the program asks of a database.
@@ -309,6 +310,15 @@ pub struct TokenOrder(pub i64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ErasureId(pub i64);
 
+/// What became of a step of pruning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PruneStep {
+    /// So many rows were deleted; 0 means that none is left.
+    Deleted(u32),
+    /// Another process was pruning, and this one did nothing.
+    LeftToAnother,
+}
+
 /// From which age on rows are pruned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
@@ -353,6 +363,17 @@ impl Batch {
 impl fmt::Debug for Batch {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Batch")
+    }
+}
+
+impl PruneStep {
+    /// How many rows were deleted.
+    #[must_use]
+    pub fn rows(self) -> u32 {
+        match self {
+            Self::Deleted(rows) => rows,
+            Self::LeftToAnother => 0,
+        }
     }
 }
 

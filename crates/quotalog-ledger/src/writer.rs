@@ -9,13 +9,16 @@ use std::time::Duration;
 use quotalog_domain::Outcome;
 use tokio::time::Instant;
 
-use crate::ledger::{ANSWER_MAX, LedgerError, WAIT_MAX};
+use crate::deadline::Deadline;
+use crate::ledger::LedgerError;
 use crate::metrics::Metrics;
 use crate::queue::{Queue, Reply, Waiting};
 use crate::store::{Batch, Commit, StoreError, Submission, Verdict};
 
 /// A batch that takes longer holds up no other: it may wait for a row that somebody keeps.
 const SLOW_AFTER: Duration = Duration::from_millis(20);
+/// How often a slow batch is left alone for no longer: a request may come to wait behind it that has waited elsewhere.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// The pause after a failure that left the requests in the queue.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(50);
 
@@ -48,7 +51,7 @@ struct Taken {
 struct Client {
     /// `None` once it has been answered.
     reply: Option<Reply>,
-    since: Instant,
+    deadline: Deadline,
 }
 
 impl Writer {
@@ -83,7 +86,7 @@ impl Writer {
         let batch = {
             let (queue, in_flight) = (Arc::clone(&self.queue), Arc::clone(&in_flight));
             let (group, len_max) = (self.group, self.batch_len_max);
-            Batch::new(move || hand_over(queue.take(group, len_max), &in_flight))
+            Batch::new(move || hand_over(&queue, group, len_max, &in_flight))
         };
         let (result, was_brisk) = self.drive(batch, &in_flight).await;
         let InFlight { taken, lanes } = std::mem::take(&mut *lock(&in_flight));
@@ -150,19 +153,21 @@ impl Writer {
         }
     }
 
-    /// When the next request of the lanes will have waited too long; none that comes later is due before.
+    /// When to look for requests that have waited too long.
     fn due(&self, in_flight: &Mutex<InFlight>, now: Instant) -> Instant {
-        let waiting = self.queue.oldest(self.group).unwrap_or(now) + WAIT_MAX;
+        let waiting = self.queue.oldest(self.group).map(Deadline::wait_until);
         let taken = lock(in_flight).taken.as_ref().and_then(Taken::oldest);
-        taken.map_or(waiting, |oldest| waiting.min(oldest + ANSWER_MAX))
+        let dues = [waiting, taken.map(Deadline::answer_by)];
+        let look_at = now + LOOK_INTERVAL;
+        dues.into_iter().flatten().fold(look_at, Instant::min)
     }
 }
 
 impl Taken {
-    /// Since when the oldest request waits that has no answer yet.
-    fn oldest(&self) -> Option<Instant> {
-        let mut unanswered = self.clients.iter().filter(|client| client.reply.is_some());
-        unanswered.next().map(|oldest| oldest.since)
+    /// The deadline of the oldest request that has no answer yet.
+    fn oldest(&self) -> Option<Deadline> {
+        let unanswered = self.clients.iter().filter(|client| client.reply.is_some());
+        unanswered.map(|client| client.deadline).min()
     }
 }
 
@@ -185,20 +190,24 @@ fn may_pass(error: &StoreError) -> bool {
 
 /// Gives the store the submissions; whom to answer stays here.
 fn hand_over(
-    (requests, lanes): (Vec<Waiting>, Vec<usize>),
+    queue: &Queue,
+    group: usize,
+    len_max: usize,
     in_flight: &Mutex<InFlight>,
 ) -> Arc<[Submission]> {
+    let at = Instant::now();
+    let (requests, lanes) = queue.take(group, len_max, at);
     let mut clients = Vec::with_capacity(requests.len());
     let submissions = requests.into_iter().map(|request| {
         clients.push(Client {
             reply: Some(request.reply),
-            since: request.since,
+            deadline: request.deadline,
         });
         request.submission
     });
     let submissions: Arc<[Submission]> = submissions.collect();
     let taken = Taken {
-        at: Instant::now(),
+        at,
         submissions: Arc::clone(&submissions),
         clients,
     };
@@ -216,7 +225,7 @@ fn alone(taken: Taken) -> Vec<Waiting> {
         Some(Waiting {
             submission: submission.clone(),
             reply: client.reply?,
-            since: client.since,
+            deadline: client.deadline,
             alone: true,
         })
     });
@@ -226,11 +235,9 @@ fn alone(taken: Taken) -> Vec<Waiting> {
 /// The writes of these requests may have been sent, and no answer came in time.
 fn answer_overdue(in_flight: &Mutex<InFlight>, now: Instant) {
     let mut in_flight = lock(in_flight);
-    let clients = in_flight
-        .taken
-        .iter_mut()
-        .flat_map(|taken| &mut taken.clients);
-    for client in clients.take_while(|client| now >= client.since + ANSWER_MAX) {
+    let taken = in_flight.taken.iter_mut();
+    let clients = taken.flat_map(|taken| &mut taken.clients);
+    for client in clients.filter(|client| now >= client.deadline.answer_by()) {
         if let Some(reply) = client.reply.take() {
             let _left = reply.send(Err(LedgerError::OutcomeUnknown));
         }

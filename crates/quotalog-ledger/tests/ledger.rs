@@ -13,10 +13,10 @@ use quotalog_domain::{
 };
 use quotalog_ledger::store::{
     Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ErasureId, ExpiryPassed, Judged,
-    Listed, Page, Publish, QuotaFilter, Read, Retention, Revoked, StoreError, StoreFuture,
-    TokenOrder, UsageEntry, UsageRange,
+    Listed, Page, PruneStep, Publish, QuotaFilter, Read, Retention, Revoked, StoreError,
+    StoreFuture, TokenOrder, UsageEntry, UsageRange,
 };
-use quotalog_ledger::{Ledger, LedgerError, Settings, WAIT_MAX};
+use quotalog_ledger::{Asker, Deadline, Ledger, LedgerError, Settings, WAIT_MAX};
 use tokio::sync::Semaphore;
 
 /// Whoever asks has an answer by then.
@@ -302,7 +302,7 @@ impl Administer for ScriptedStore {
         })
     }
 
-    fn prune_step(&self, _: Retention, _: u32) -> StoreFuture<'_, u32> {
+    fn prune_step(&self, _: Retention, _: u32) -> StoreFuture<'_, PruneStep> {
         Box::pin(std::future::pending())
     }
 }
@@ -336,7 +336,8 @@ async fn send(
     user: &'static str,
 ) -> tokio::task::JoinHandle<Result<Outcome, LedgerError>> {
     let ledger = ledger.clone();
-    let sending = tokio::spawn(async move { ledger.submit(&caller(), set_policy(user)).await });
+    let sending =
+        tokio::spawn(async move { ledger.submit(Asker::now(&caller()), set_policy(user)).await });
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
@@ -410,7 +411,7 @@ async fn a_full_queue_answers_at_once() {
     let in_transaction = send(&ledger, "a").await;
     let queued = send(&ledger, "b").await;
     let started = tokio::time::Instant::now();
-    let refused = ledger.submit(&caller(), set_policy("c")).await;
+    let refused = ledger.submit(Asker::now(&caller()), set_policy("c")).await;
     assert!(matches!(refused, Err(LedgerError::Unavailable)));
     assert_eq!(started.elapsed().as_millis(), 0);
     store.permits.add_permits(2);
@@ -443,14 +444,17 @@ async fn a_request_that_is_never_taken_is_unavailable_within_5_s() {
         .extend((0..1_000).map(|_| Script::NotTaken));
     let ledger = Ledger::start(Arc::clone(&store), Settings::default());
     let started = tokio::time::Instant::now();
-    let result = ledger.submit(&caller(), set_policy("a")).await;
+    let result = ledger.submit(Asker::now(&caller()), set_policy("a")).await;
     assert!(matches!(result, Err(LedgerError::Unavailable)));
     assert!(started.elapsed() >= WAIT_MAX);
     assert!(started.elapsed() < PROMISE);
     // The store works again: what was answered 503 is not counted after all.
     store.script.lock().unwrap().clear();
     store.permits.add_permits(2);
-    assert_is_quota_of("b", ledger.submit(&caller(), set_policy("b")).await);
+    assert_is_quota_of(
+        "b",
+        ledger.submit(Asker::now(&caller()), set_policy("b")).await,
+    );
     assert_eq!(store.commits(), [vec!["b"]]);
 }
 
@@ -471,7 +475,10 @@ async fn a_request_that_was_taken_and_not_answered_is_of_unknown_outcome() {
     ));
     assert!(started.elapsed() < PROMISE);
     store.permits.add_permits(2);
-    assert_is_quota_of("c", ledger.submit(&caller(), set_policy("c")).await);
+    assert_is_quota_of(
+        "c",
+        ledger.submit(Asker::now(&caller()), set_policy("c")).await,
+    );
     assert_eq!(store.commits(), [vec!["a"], vec!["c"]]);
 }
 
@@ -501,6 +508,93 @@ async fn a_request_that_is_taken_late_is_answered_within_5_s_all_the_same() {
     assert_eq!(store.commits(), [vec!["a"], vec!["b", "c"]]);
 }
 
+/// Who asks, whose request arrived so long ago and has waited elsewhere since.
+fn after(waited: Duration, caller: &Caller) -> Asker<'_> {
+    let arrived_at = tokio::time::Instant::now() - waited;
+    Asker {
+        caller,
+        deadline: Deadline::of_arrival(arrived_at),
+    }
+}
+
+/// The time before the ledger, in the queue and for an answer are one wait for the client.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waited_elsewhere_has_what_is_left_of_5_s() {
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let taken = send(&ledger, "a").await;
+    // They come to wait behind a batch that is slow already, and behind one that arrived later.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let younger = send(&ledger, "b").await;
+    let (waited, caller) = (Duration::from_secs(4), caller());
+    let left = PROMISE - waited;
+    let started = tokio::time::Instant::now();
+    let queued = ledger.submit(after(waited, &caller), set_policy("c")).await;
+    assert!(matches!(queued, Err(LedgerError::Unavailable)));
+    assert!(started.elapsed() < left, "{:?}", started.elapsed());
+
+    let started = tokio::time::Instant::now();
+    let pair = Pair {
+        user_id: user("u"),
+        resource: Resource::try_from("r").unwrap(),
+    };
+    let question = ledger.quota(after(waited, &caller), pair).await;
+    assert!(matches!(question, Err(LedgerError::Unavailable)));
+    let order = ledger.revoke_token(after(waited, &caller), TokenId::named("x"));
+    assert!(started.elapsed() < left, "{:?}", started.elapsed());
+    let started = tokio::time::Instant::now();
+    assert!(matches!(order.await, Err(LedgerError::OutcomeUnknown)));
+    assert!(started.elapsed() < left, "{:?}", started.elapsed());
+
+    let started = tokio::time::Instant::now();
+    *store.lookups_hang.lock().unwrap() = true;
+    let deadline = after(waited, &caller).deadline;
+    let token = Token::presented("t");
+    let lookup = ledger.authenticate(&token, deadline);
+    assert!(matches!(lookup.await, Err(LedgerError::Unavailable)));
+    assert!(started.elapsed() < left, "{:?}", started.elapsed());
+    store.permits.add_permits(2);
+    assert_is_quota_of("a", taken.await.unwrap());
+    assert_is_quota_of("b", younger.await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_time_is_up_is_in_no_transaction() {
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let store = Arc::new(ScriptedStore::new(9));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let caller = caller();
+    let late = ledger.submit(after(WAIT_MAX, &caller), set_policy("late"));
+    assert!(matches!(late.await, Err(LedgerError::Unavailable)));
+    let just = WAIT_MAX - Duration::from_millis(1);
+    let in_time = ledger.submit(after(just, &caller), set_policy("just"));
+    assert_is_quota_of("just", in_time.await);
+    assert_eq!(store.commits().concat(), ["just"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_are_served_in_the_order_of_their_arrival_wherever_they_waited() {
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let store = Arc::new(ScriptedStore::new(0));
+    let ledger = Ledger::start(Arc::clone(&store), Settings::default());
+    let mut sent = vec![send(&ledger, "first").await];
+    for (user, waited_s) in [("c", 0), ("a", 2), ("d", 0), ("b", 1)] {
+        let ledger = ledger.clone();
+        sent.push(tokio::spawn(async move {
+            let caller = caller();
+            let asker = after(Duration::from_secs(waited_s), &caller);
+            ledger.submit(asker, set_policy(user)).await
+        }));
+        tokio::task::yield_now().await;
+    }
+    store.permits.add_permits(2);
+    for sending in sent {
+        assert!(sending.await.unwrap().is_ok());
+    }
+    assert_eq!(store.commits(), [vec!["first"], vec!["a", "b", "c", "d"]]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_failure_of_a_commit_says_whether_it_may_have_counted() {
     let store = Arc::new(ScriptedStore::new(1));
@@ -510,7 +604,7 @@ async fn each_failure_of_a_commit_says_whether_it_may_have_counted() {
         .unwrap()
         .extend([Script::RolledBack, Script::Broken, Script::NotTaken]);
     let ledger = Ledger::start(Arc::clone(&store), Settings::default());
-    let submit = async || ledger.submit(&caller(), set_policy("a")).await;
+    let submit = async || ledger.submit(Asker::now(&caller()), set_policy("a")).await;
     assert!(matches!(submit().await, Err(LedgerError::Unavailable)));
     assert!(matches!(submit().await, Err(LedgerError::OutcomeUnknown)));
     // Not taken, so still in the queue, and served by the next commit.
@@ -569,7 +663,9 @@ async fn shutting_down_serves_what_was_taken_in_and_nothing_more() {
         tokio::spawn(async move { ledger.shut_down().await })
     };
     tokio::task::yield_now().await;
-    let late = ledger.submit(&caller(), set_policy("late")).await;
+    let late = ledger
+        .submit(Asker::now(&caller()), set_policy("late"))
+        .await;
     assert!(matches!(late, Err(LedgerError::Unavailable)));
     store.permits.add_permits(2);
     closing.await.unwrap();
@@ -583,17 +679,39 @@ async fn a_valid_token_is_looked_up_once_and_forgotten_when_it_is_refused() {
     let store = Arc::new(ScriptedStore::new(9));
     let ledger = Ledger::start(Arc::clone(&store), Settings::default());
     let token = Token::presented("secret");
-    let found = ledger.authenticate(&token).await.unwrap().unwrap();
-    assert!(ledger.authenticate(&token).await.unwrap().is_some());
+    let found = ledger
+        .authenticate(&token, Deadline::from_now())
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(
+        ledger
+            .authenticate(&token, Deadline::from_now())
+            .await
+            .unwrap()
+            .is_some()
+    );
     assert_eq!(*store.lookups.lock().unwrap(), 1);
 
     *store.revoked.lock().unwrap() = true;
-    let refused = ledger.submit(&found, set_policy("a")).await;
+    let refused = ledger.submit(Asker::now(&found), set_policy("a")).await;
     assert!(matches!(refused, Err(LedgerError::Revoked)));
-    assert!(ledger.authenticate(&token).await.unwrap().is_none());
+    assert!(
+        ledger
+            .authenticate(&token, Deadline::from_now())
+            .await
+            .unwrap()
+            .is_none()
+    );
     // An unknown token is asked for each time, so that a new one works at once.
     *store.revoked.lock().unwrap() = false;
-    assert!(ledger.authenticate(&token).await.unwrap().is_some());
+    assert!(
+        ledger
+            .authenticate(&token, Deadline::from_now())
+            .await
+            .unwrap()
+            .is_some()
+    );
     assert_eq!(*store.lookups.lock().unwrap(), 3);
 }
 
@@ -606,7 +724,7 @@ async fn a_flood_of_unknown_tokens_takes_a_bounded_part_of_the_store() {
     for number in 0..1_000 {
         let ledger = ledger.clone();
         let token = Token::presented(&format!("wrong {number}"));
-        flood.spawn(async move { ledger.authenticate(&token).await });
+        flood.spawn(async move { ledger.authenticate(&token, Deadline::from_now()).await });
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(*store.lookups.lock().unwrap(), 256);
@@ -625,7 +743,10 @@ async fn the_environments_token_needs_no_store() {
     };
     let ledger = Ledger::start(Arc::clone(&store), settings);
     let found = ledger
-        .authenticate(&Token::presented("of the environment"))
+        .authenticate(
+            &Token::presented("of the environment"),
+            Deadline::from_now(),
+        )
         .await;
     assert_eq!(found.unwrap().unwrap().credential, Credential::Environment);
     assert_eq!(*store.lookups.lock().unwrap(), 0);
@@ -639,9 +760,11 @@ async fn a_question_that_is_not_answered_is_unavailable_and_an_order_of_unknown_
         user_id: UserId::try_from("u").unwrap(),
         resource: Resource::try_from("r").unwrap(),
     };
-    let question = ledger.quota(&caller(), pair).await;
+    let question = ledger.quota(Asker::now(&caller()), pair).await;
     assert!(matches!(question, Err(LedgerError::Unavailable)));
-    let order = ledger.revoke_token(&caller(), TokenId::named("x")).await;
+    let order = ledger
+        .revoke_token(Asker::now(&caller()), TokenId::named("x"))
+        .await;
     assert!(matches!(order, Err(LedgerError::OutcomeUnknown)));
 }
 
@@ -651,11 +774,13 @@ async fn work_of_many_transactions_is_waited_for_longer() {
     let ledger = Ledger::start(Arc::clone(&store), Settings::default());
     let started = tokio::time::Instant::now();
     let user_id = UserId::try_from("u").unwrap();
-    let order = ledger.erase_user(&caller(), user_id).await;
+    let order = ledger.erase_user(Asker::now(&caller()), user_id).await;
     assert!(matches!(order, Err(LedgerError::OutcomeUnknown)));
     assert!(started.elapsed() >= 12 * WAIT_MAX);
     let started = tokio::time::Instant::now();
-    let question = ledger.fullest(&caller(), QuotaFilter::default(), 1).await;
+    let question = ledger
+        .fullest(Asker::now(&caller()), QuotaFilter::default(), 1)
+        .await;
     assert!(matches!(question, Err(LedgerError::Unavailable)));
     assert!(started.elapsed() >= 12 * WAIT_MAX);
     let started = tokio::time::Instant::now();
@@ -663,7 +788,9 @@ async fn work_of_many_transactions_is_waited_for_longer() {
         after: None,
         len_max: 1,
     };
-    let question = ledger.quotas(&caller(), QuotaFilter::default(), page).await;
+    let question = ledger
+        .quotas(Asker::now(&caller()), QuotaFilter::default(), page)
+        .await;
     assert!(matches!(question, Err(LedgerError::Unavailable)));
     assert!(started.elapsed() < 2 * WAIT_MAX);
 }
@@ -677,7 +804,7 @@ async fn an_erasure_is_answered_when_it_is_finished() {
     let store = Arc::new(ScriptedStore::new(0));
     let ledger = Ledger::start(Arc::clone(&store), Settings::default());
     let caller = caller();
-    let mut erasing = Box::pin(ledger.erase_user(&caller, user("u")));
+    let mut erasing = Box::pin(ledger.erase_user(Asker::now(&caller), user("u")));
     // All steps but the last.
     store.steps.add_permits(2);
     let early = tokio::time::timeout(WAIT_MAX, &mut erasing).await;
@@ -692,7 +819,7 @@ async fn an_erasure_whose_client_left_is_finished() {
     let store = Arc::new(ScriptedStore::new(0));
     let ledger = Ledger::start(Arc::clone(&store), Settings::default());
     let caller = caller();
-    let erasing = ledger.erase_user(&caller, user("u"));
+    let erasing = ledger.erase_user(Asker::now(&caller), user("u"));
     let left = tokio::time::timeout(WAIT_MAX, erasing).await;
     assert!(left.is_err());
     assert_eq!(store.erasures.lock().unwrap().begun, 1);
@@ -704,10 +831,13 @@ async fn an_erasure_whose_client_left_is_finished() {
 async fn an_erasure_that_is_not_waited_for_any_longer_goes_on_and_a_repeat_waits_further() {
     let store = Arc::new(ScriptedStore::new(0));
     let ledger = Ledger::start(Arc::clone(&store), Settings::default());
-    let unknown = ledger.erase_user(&caller(), user("u")).await;
+    let unknown = ledger.erase_user(Asker::now(&caller()), user("u")).await;
     assert!(matches!(unknown, Err(LedgerError::OutcomeUnknown)));
     store.let_steps_go_on();
-    ledger.erase_user(&caller(), user("u")).await.unwrap();
+    ledger
+        .erase_user(Asker::now(&caller()), user("u"))
+        .await
+        .unwrap();
     assert_eq!(store.erasures.lock().unwrap().finished, 2);
 }
 
@@ -728,7 +858,10 @@ async fn a_step_that_fails_is_tried_again() {
     store.let_steps_go_on();
     store.erasures.lock().unwrap().failures = 20;
     let ledger = Ledger::start(Arc::clone(&store), Settings::default());
-    ledger.erase_user(&caller(), user("u")).await.unwrap();
+    ledger
+        .erase_user(Asker::now(&caller()), user("u"))
+        .await
+        .unwrap();
     assert_eq!(store.erasures.lock().unwrap().failures, 0);
 }
 
@@ -738,7 +871,7 @@ async fn shutting_down_does_not_wait_for_erasures() {
     let ledger = Ledger::start(Arc::clone(&store), Settings::default());
     let erasing = tokio::spawn({
         let ledger = ledger.clone();
-        async move { ledger.erase_user(&caller(), user("u")).await }
+        async move { ledger.erase_user(Asker::now(&caller()), user("u")).await }
     });
     while store.erasures.lock().unwrap().begun == 0 {
         tokio::task::yield_now().await;
@@ -795,7 +928,7 @@ async fn send_all(
 ) -> Vec<tokio::task::JoinHandle<Result<Outcome, LedgerError>>> {
     let sending = commands.into_iter().map(|command| {
         let ledger = ledger.clone();
-        tokio::spawn(async move { ledger.submit(&caller(), command).await })
+        tokio::spawn(async move { ledger.submit(Asker::now(&caller()), command).await })
     });
     let sent = sending.collect();
     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -949,7 +1082,10 @@ async fn a_lane_that_hangs_holds_up_no_other() {
     let ledger = Ledger::start(Arc::clone(&store), with_lanes(2));
     let hanging = send_all(&ledger, vec![set_default("r")]).await;
     let queued = send_all(&ledger, vec![set_default("s")]).await;
-    assert_is_quota_of("u", ledger.submit(&caller(), set_policy("u")).await);
+    assert_is_quota_of(
+        "u",
+        ledger.submit(Asker::now(&caller()), set_policy("u")).await,
+    );
     for sending in hanging {
         let answer = sending.await.unwrap();
         assert!(matches!(answer, Err(LedgerError::OutcomeUnknown)));

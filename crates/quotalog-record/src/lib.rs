@@ -1,6 +1,6 @@
 //! What every store keeps alike: kept answers as bytes, facts of the audit as JSON, how far a clock is believed before
-//! rows are deleted by their age, the tables as plain data, for copying from one store to another, and the words in
-//! which an examination of a store tells what it found.
+//! rows are deleted by their age, the tables as plain data, for copying from one store to another, what the entries of
+//! an imported file make of what is there, and the words in which an examination of a store tells what it found.
 //!
 //! Nothing here knows of a database. What was written by one version is read by all later ones, on either
 //! store.
@@ -8,6 +8,7 @@
 mod belief;
 pub mod facts;
 mod finding;
+pub mod import;
 pub mod kept;
 pub mod transfer;
 

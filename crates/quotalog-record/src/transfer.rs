@@ -38,7 +38,8 @@ pub static ERASURES: Table = Table {
     key_len: 1,
 };
 
-const POLICIES: Table = Table {
+/// The policies of pairs.
+pub const POLICIES: Table = Table {
     name: "quota_policies",
     noun: "policies",
     columns: &[
@@ -52,7 +53,8 @@ const POLICIES: Table = Table {
     key_len: 2,
 };
 
-const USAGE: Table = Table {
+/// What was counted.
+pub const USAGE: Table = Table {
     name: "quota_usage",
     noun: "usage",
     columns: &[
@@ -66,7 +68,8 @@ const USAGE: Table = Table {
     key_len: 3,
 };
 
-const DEFAULTS: Table = Table {
+/// The defaults of resources.
+pub const DEFAULTS: Table = Table {
     name: "quotalog_defaults",
     noun: "defaults",
     columns: &[

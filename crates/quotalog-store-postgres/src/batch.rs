@@ -30,13 +30,13 @@ use tokio_postgres::{Error, Row};
 
 use crate::audit::{self, Entries};
 use crate::connection::{Begin, Connection, Value};
-use crate::fault::{Fault, Remedy, at_commit, before_commit, is_of_the_statement};
+use crate::fault::{Fault, Remedy, before_commit, is_of_the_statement};
 use crate::instant::Instant;
 use crate::quota::{self, FIND_DEFAULTS, FIND_USAGE, Keys};
 use crate::row;
 use crate::store::Inner;
 use crate::token;
-use crate::tx::{self, COMMIT, TRIP_MAX};
+use crate::tx::{self, TRIP_MAX};
 
 /// For how long a batch that met others, or lost its connection, is run again.
 const AGAIN_WITHIN: Duration = Duration::from_secs(3);
@@ -59,7 +59,7 @@ const GUARD_USERS: &str = "SELECT count(pg_advisory_xact_lock_shared(hashtextext
      FROM unnest($1::text[]) AS k";
 pub(crate) const GUARD_USER: &str =
     "SELECT count(pg_advisory_xact_lock(hashtextextended($1, 81484277)))";
-const ANCHOR: &str = "INSERT INTO quota_policies (user_id, resource) \
+pub(crate) const ANCHOR: &str = "INSERT INTO quota_policies (user_id, resource) \
      SELECT k.user_id, k.resource FROM unnest($1::text[], $2::text[]) \
      WITH ORDINALITY AS k(user_id, resource, at) ORDER BY k.at \
      ON CONFLICT (user_id, resource) DO NOTHING";
@@ -90,12 +90,13 @@ pub(crate) const SAVE_USAGE: &str = "INSERT INTO quota_usage \
      ON CONFLICT (user_id, resource, window_start) DO UPDATE SET \
      usage = excluded.usage, updated_at = excluded.updated_at";
 /// The row of a pair goes with its last row of usage. Its lock must be held, from before this statement began.
+/// The newest is looked for: before it may lie all that was pruned and is not cleared yet.
 pub(crate) const DROP_ANCHORS: &str = "DELETE FROM quota_policies WHERE ctid = ANY (ARRAY \
      (SELECT p.place FROM unnest($1::text[], $2::text[]) AS k(user_id, resource) \
      CROSS JOIN LATERAL (SELECT o.ctid AS place FROM quota_policies o \
      WHERE o.user_id = k.user_id AND o.resource = k.resource AND o.\"window\" IS NULL \
      AND (SELECT true FROM quota_usage u WHERE u.user_id = o.user_id AND u.resource = o.resource \
-     LIMIT 1) IS NULL OFFSET 0) p))";
+     ORDER BY u.window_start DESC LIMIT 1) IS NULL OFFSET 0) p))";
 const SAVE_DEFAULTS: &str = "INSERT INTO quotalog_defaults \
      (resource, \"window\", limit_count, created_at, updated_at) \
      SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::timestamptz[], \
@@ -477,7 +478,7 @@ struct Writes<'a> {
 
 /// Policies of pairs, or, by resource alone, defaults.
 #[derive(Default)]
-struct Policies<'a> {
+pub(crate) struct Policies<'a> {
     keys: Keys<'a>,
     windows: Vec<Option<&'static str>>,
     limits: Vec<Option<i64>>,
@@ -563,7 +564,7 @@ impl<'a> Writes<'a> {
                 self.kept.delete_expired(on, &self.now, retention_s),
                 self.kept.save(on, &self.answers, &self.now),
                 entries.save(on, &self.now),
-                on.run(COMMIT),
+                on.commit(),
             }
         });
         let committed = committed
@@ -575,7 +576,7 @@ impl<'a> Writes<'a> {
         ] {
             written.map_err(while_committing)?;
         }
-        commit.map_err(at_commit)?;
+        commit?;
         Ok(())
     }
 }
@@ -601,7 +602,7 @@ impl Writes<'_> {
 }
 
 impl<'a> Policies<'a> {
-    fn add(&mut self, user_id: &'a str, resource: &'a str, policy: Option<&Policy>) {
+    pub(crate) fn add(&mut self, user_id: &'a str, resource: &'a str, policy: Option<&Policy>) {
         self.keys.user_ids.push(user_id);
         self.keys.resources.push(resource);
         self.windows
@@ -618,7 +619,7 @@ impl<'a> Policies<'a> {
         self.keys.is_empty()
     }
 
-    async fn save(&self, on: &Connection) -> Result<(), Error> {
+    pub(crate) async fn save(&self, on: &Connection) -> Result<(), Error> {
         let values: [Value<'_>; 6] = [
             &self.keys.user_ids,
             &self.keys.resources,
@@ -631,7 +632,7 @@ impl<'a> Policies<'a> {
             .await
     }
 
-    async fn save_defaults(&self, on: &Connection) -> Result<(), Error> {
+    pub(crate) async fn save_defaults(&self, on: &Connection) -> Result<(), Error> {
         let values: [Value<'_>; 5] = [
             &self.keys.resources,
             &self.windows,
@@ -724,6 +725,6 @@ fn while_committing(error: Error) -> Failed {
 }
 
 /// The tables' integers end at [`i64::MAX`], and so do limits and usage.
-fn stored(units: u64) -> i64 {
+pub(crate) fn stored(units: u64) -> i64 {
     i64::try_from(units).unwrap_or(i64::MAX)
 }

@@ -1,23 +1,49 @@
 //! One connection to the database: how it is made and set, and its prepared statements.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use quotalog_ledger::store::StoreError;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::types::{ToSql, Type, WrongType};
-use tokio_postgres::{Client, Error, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Error, Row, SimpleQueryMessage, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::fault::of_opening;
-use crate::{OpenError, PostgresConfig, tls};
+use crate::fault::{Fault, at_commit, of_opening};
+use crate::schema::no_answer;
+use crate::{OpenError, PostgresConfig, host, tls};
 
-/// How long connecting to one host may take, from the first packet to a session that is set.
+/// How long connecting to one host may take, from the first packet to a session that is set, unless the URL says it.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
+/// The most for all hosts together, of the 5 s in which a request is answered.
+const ALL_HOSTS_MAX: Duration = Duration::from_secs(4);
 /// After so long without an answer to a packet the other end is taken for dead.
 const UNANSWERED_MAX: Duration = Duration::from_secs(5);
+
+/// How long a session that is given up may take to answer what was sent, before the server is told to end it.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(100);
+/// How often that is tried.
+const ENDINGS: u32 = 5;
+
+/// What tells the session from every other, of this server and of one that takes its place.
+const OF_SESSION: &str = "SELECT pid, (extract(epoch FROM backend_start) * 1000000)::bigint \
+     FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid()";
+/// What tells the transaction from every other, where the session has those of others too.
+const OF_TRANSACTION: &str = "SELECT pg_catalog.pg_backend_pid(), \
+     (extract(epoch FROM transaction_timestamp()) * 1000000)::bigint";
+
+/// The server waits for a standby inside the commit, where it must; to be told to stop there is to be told that it is
+/// done. In a transaction that has failed the setting fails, and the commit behind it is not run: the server would
+/// answer it with a rollback, and no error.
+const COMMIT: &str = "SET LOCAL statement_timeout = 0; COMMIT";
+/// The routine of the server that warns of a commit whose wait for a standby was ended. Its text may be of any language.
+const STANDBY_WAIT: &str = "SyncRepWaitForLSN";
 
 /// What every session is given, so that neither the role's settings nor the database's change what our statements
 /// mean, how long they wait, or which way they go.
@@ -58,9 +84,11 @@ const KINDS: [Type; 10] = [
 
 /// What makes connections.
 pub(crate) struct Connector {
-    config: tokio_postgres::Config,
+    /// One for each host, in the order of the URL.
+    hosts: Vec<tokio_postgres::Config>,
     tls: MakeRustlsConnect,
-    deadline: Duration,
+    /// How long each host is given: one that is frozen takes connections, and never says a word.
+    patience: Duration,
     is_pooled: bool,
 }
 
@@ -68,9 +96,20 @@ pub(crate) struct Connector {
 pub(crate) struct Connection {
     client: Client,
     driver: JoinHandle<()>,
+    /// Who works for us in the server; `None` while that is not known.
+    backend: Mutex<Option<Backend>>,
+    /// Whether the server has committed without the word of the standby that it was to wait for.
+    is_unconfirmed: Arc<AtomicBool>,
     /// Whether each transaction may have another session of the server, as behind a pooler.
     is_pooled: bool,
     statements: Mutex<HashMap<&'static str, Statement>>,
+}
+
+/// A process of the server, and since when it works on what is ours, in microseconds of the Unix epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Backend {
+    pid: i32,
+    since_us: i64,
 }
 
 /// What a transaction is begun for.
@@ -96,45 +135,75 @@ impl Connector {
         if url.get_application_name().is_none() {
             url.application_name("quotalog");
         }
-        if url.get_connect_timeout().is_none() {
-            url.connect_timeout(CONNECT_MAX);
+        let mut hosts = host::each_of(&url);
+        let number = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
+        let wanted = url.get_connect_timeout().copied().unwrap_or(CONNECT_MAX);
+        let patience = wanted.min(ALL_HOSTS_MAX / number.max(1));
+        for host in &mut hosts {
+            host.connect_timeout(patience);
         }
-        let hosts = url.get_hosts().len().max(url.get_hostaddrs().len()).max(1);
-        let hosts = u32::try_from(hosts).unwrap_or(u32::MAX);
         Ok(Self {
-            config: url,
+            hosts,
             tls,
-            deadline: CONNECT_MAX.saturating_mul(hosts),
+            patience,
             is_pooled: config.is_pooled,
         })
     }
 
-    /// A new session, set as all are; `None` if that took too long.
+    /// A new session, set as all are, on the first host that gives one; `None` if the last took too long.
     pub(crate) async fn connect(&self) -> Result<Option<Connection>, OpenError> {
-        match tokio::time::timeout(self.deadline, self.open()).await {
-            Ok(opened) => opened.map(Some).map_err(|error| of_opening(&error)),
-            Err(_elapsed) => Ok(None),
+        let mut last = Ok(None);
+        for host in &self.hosts {
+            last = match tokio::time::timeout(self.patience, self.open(host)).await {
+                Ok(Ok(connection)) => return Ok(Some(connection)),
+                Ok(Err(error)) => Err(of_opening(&error)),
+                Err(_elapsed) => Ok(None),
+            };
         }
+        last
     }
 
-    async fn open(&self) -> Result<Connection, Error> {
-        let (client, connection) = self.config.connect(self.tls.clone()).await?;
-        let driver = tokio::spawn(async move {
-            // Whoever waits for an answer is told of the error too, and has more to say about it.
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection to the database ended");
-            }
-        });
+    async fn open(&self, host: &tokio_postgres::Config) -> Result<Connection, Error> {
+        let (client, connection) = host.connect(self.tls.clone()).await?;
+        let is_unconfirmed = Arc::default();
+        let driver = tokio::spawn(drive(connection, Arc::clone(&is_unconfirmed)));
         let connection = Connection {
             client,
             driver,
+            backend: Mutex::default(),
+            is_unconfirmed,
             is_pooled: self.is_pooled,
             statements: Mutex::default(),
         };
         // A pooler lets us in although its server may be gone.
-        let first = if self.is_pooled { "SELECT 1" } else { SESSION };
-        connection.run(first).await?;
+        if self.is_pooled {
+            connection.run("SELECT 1").await?;
+        } else {
+            connection.set(&format!("{SESSION}; {OF_SESSION}")).await?;
+        }
         Ok(connection)
+    }
+
+    /// Has the server end what is under way for a session of ours. Whoever has the same role may.
+    async fn end(&self, backend: Backend) -> Result<(), OpenError> {
+        let Some(connection) = self.connect().await? else {
+            return Err(no_answer());
+        };
+        let since = if self.is_pooled {
+            "xact_start"
+        } else {
+            "backend_start"
+        };
+        let sql = format!(
+            "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity \
+             WHERE pid = {} AND (extract(epoch FROM {since}) * 1000000)::bigint = {}",
+            backend.pid, backend.since_us
+        );
+        let ended = tokio::time::timeout(CONNECT_MAX, connection.run(&sql)).await;
+        connection.close().await;
+        ended
+            .map_err(|_elapsed| no_answer())?
+            .map_err(|error| of_opening(&error))
     }
 }
 
@@ -142,6 +211,19 @@ impl Connection {
     /// Runs statements that have no parameters and whose rows nobody wants.
     pub(crate) async fn run(&self, sql: &str) -> Result<(), Error> {
         self.client.batch_execute(sql).await
+    }
+
+    /// Runs statements of which the last tells who works for us.
+    async fn set(&self, sql: &str) -> Result<(), Error> {
+        *self.backend() = None;
+        let told = self.client.simple_query(sql).await?;
+        *self.backend() = Backend::told(&told);
+        Ok(())
+    }
+
+    fn backend(&self) -> std::sync::MutexGuard<'_, Option<Backend>> {
+        // Nothing that can panic runs under this lock.
+        self.backend.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins a transaction, in which all is set as it is for our sessions.
@@ -152,7 +234,10 @@ impl Connection {
                 Begin::Write => "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ",
                 Begin::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ",
             };
-            return self.run(&format!("{isolation}{}", *LOCAL)).await;
+            let settings = &*LOCAL;
+            return self
+                .set(&format!("{isolation}{settings}; {OF_TRANSACTION}"))
+                .await;
         }
         match begin {
             Begin::Write => self.run("BEGIN").await,
@@ -161,6 +246,18 @@ impl Connection {
                     .await
             }
         }
+    }
+
+    /// Makes what was done in the transaction durable, on the standby too that the server waits for.
+    ///
+    /// The server ends that wait if anybody tells it to, and calls the commit done. What is only said beside it is
+    /// seen before the answer to it, since the driver reads both in their order.
+    pub(crate) async fn commit(&self) -> Result<(), StoreError> {
+        self.run(COMMIT).await.map_err(at_commit)?;
+        if self.is_unconfirmed.load(Ordering::Acquire) {
+            return Err(Fault::Unconfirmed.unknown());
+        }
+        Ok(())
     }
 
     /// Runs one statement that is a transaction by itself.
@@ -303,9 +400,27 @@ impl Connection {
         }
     }
 
-    /// Cuts the connection, whatever is under way on it. The server undoes what was not committed.
-    pub(crate) fn cut(self) {
-        self.driver.abort();
+    /// Gives the session up, whatever is under way on it. The server undoes what was not committed.
+    ///
+    /// A server that is busy with a statement does not see that its client has left, and one whose commit waits for
+    /// a standby that is away would wait on; each would keep one of its connections. So it is told to end that, by a
+    /// statement: the request that the protocol has for it is dropped, or worse, by poolers if it does not wait for
+    /// their answer, and the driver's does not.
+    pub(crate) async fn cut(self, connector: Arc<Connector>) {
+        let backend = *self.backend();
+        let Self {
+            client, mut driver, ..
+        } = self;
+        // Without it the driver ends the session as soon as all that was sent is answered.
+        drop(client);
+        let ended = tokio::time::timeout(ANSWERS_WITHIN, &mut driver).await;
+        if ended.is_err() {
+            // A pooler has room for another session then, as it may need it now.
+            driver.abort();
+            if let Some(backend) = backend {
+                end(backend, &connector).await;
+            }
+        }
     }
 
     fn prepared(&self) -> std::sync::MutexGuard<'_, HashMap<&'static str, Statement>> {
@@ -313,6 +428,63 @@ impl Connection {
         self.statements
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Has the session go on until it ends.
+async fn drive<S, T>(
+    mut connection: tokio_postgres::Connection<S, T>,
+    is_unconfirmed: Arc<AtomicBool>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
+        match message {
+            Ok(AsyncMessage::Notice(notice)) => {
+                if notice.routine() == Some(STANDBY_WAIT) {
+                    is_unconfirmed.store(true, Ordering::Release);
+                }
+                tracing::debug!(notice = notice.message(), "the database remarks");
+            }
+            // Nobody here listens for notifications.
+            Ok(_) => {}
+            // Whoever waits for an answer is told of the error too, and has more to say about it.
+            Err(error) => {
+                tracing::debug!(%error, "a connection to the database ended");
+                return;
+            }
+        }
+    }
+}
+
+/// Has the server end what is under way for a session that was given up, as soon as it can be told so.
+async fn end(backend: Backend, connector: &Connector) {
+    for _ in 0..ENDINGS {
+        match connector.end(backend).await {
+            Ok(()) => return,
+            Err(error) => {
+                tracing::debug!(%error, "the database could not be told to end a session");
+                tokio::time::sleep(CONNECT_MAX).await;
+            }
+        }
+    }
+}
+
+impl Backend {
+    /// The one that the last row tells of.
+    fn told(messages: &[SimpleQueryMessage]) -> Option<Self> {
+        let mut row = None;
+        for message in messages {
+            if let SimpleQueryMessage::Row(told) = message {
+                row = Some(told);
+            }
+        }
+        let row = row?;
+        Some(Self {
+            pid: row.get(0)?.parse().ok()?,
+            since_us: row.get(1)?.parse().ok()?,
+        })
     }
 }
 

@@ -47,6 +47,9 @@ pub enum OpenError {
         /// The newest schema that this program knows.
         known: i32,
     },
+    /// What is to be done takes a session, and a pooler gives none.
+    #[error("this takes a session of its own; name PostgreSQL itself, without pooler=transaction")]
+    NeedsSession,
     /// None of our tables is there, and none may be made now.
     #[error(
         "the database holds no tables of quotalog; name another one, or start quotalog on it once"

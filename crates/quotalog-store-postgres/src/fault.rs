@@ -17,10 +17,14 @@ pub(crate) enum Fault {
     NoneFree,
     #[error("no answer came in time")]
     TimedOut,
+    #[error("the server committed without waiting for its standby any longer")]
+    Unconfirmed,
     #[error("the batch was run again and again, and met others each time")]
     AlwaysAnother,
     #[error("the decision made fewer outcomes than there were commands")]
     OutcomeMissing,
+    #[error("what was laid ready for the import is not as it was")]
+    NotAsStaged,
     #[error("the database takes no writes; it is a standby")]
     ReadOnly,
 }

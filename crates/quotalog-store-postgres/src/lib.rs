@@ -14,6 +14,8 @@ mod error;
 mod examine;
 mod fault;
 mod fullest;
+mod host;
+mod import;
 mod instant;
 mod list;
 mod passed_over;
@@ -34,6 +36,7 @@ mod tx;
 pub use config::{PostgresClock, PostgresConfig, TlsMode};
 pub use error::OpenError;
 pub use examine::examine;
+pub use import::PostgresImport;
 pub use store::PostgresStore;
 /// Where a database is, as the URL tells it.
 pub use tokio_postgres::config as url;

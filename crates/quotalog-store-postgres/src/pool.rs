@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use quotalog_ledger::store::StoreError;
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 
 use crate::connection::{Connection, Connector};
 use crate::fault::Fault;
@@ -16,11 +18,16 @@ use crate::fault::Fault;
 /// How long somebody waits for a connection that others use.
 const FREE_WITHIN: Duration = Duration::from_secs(1);
 
+/// How long a store that is closed waits for the server to end what was given up.
+const ENDED_WITHIN: Duration = Duration::from_secs(2);
+
 pub(crate) struct Pool {
     connector: Arc<Connector>,
     permits: Arc<Semaphore>,
     len_max: u32,
     idle: Mutex<Vec<Connection>>,
+    /// What ends the sessions that were given up.
+    cutting: Mutex<JoinSet<()>>,
 }
 
 /// A connection in use.
@@ -39,6 +46,7 @@ impl Pool {
             permits: Arc::new(Semaphore::new(len_max as usize)),
             len_max,
             idle: Mutex::default(),
+            cutting: Mutex::default(),
         }
     }
 
@@ -94,6 +102,29 @@ impl Pool {
         for connection in idle {
             connection.close().await;
         }
+        let cutting = std::mem::take(&mut *self.cutting());
+        let ended = tokio::time::timeout(ENDED_WITHIN, cutting.join_all()).await;
+        if ended.is_err() {
+            tracing::debug!("sessions of the database are left with work under way");
+        }
+    }
+
+    /// Ends a session in the background, whatever is under way on it.
+    fn cut(&self, connection: Connection) {
+        // Without a runtime nothing can be told to anybody; its driver has ended then.
+        if !connection.is_closed()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let cut = connection.cut(Arc::clone(&self.connector));
+            let mut cutting = self.cutting();
+            while cutting.try_join_next().is_some() {}
+            cutting.spawn_on(cut, &runtime);
+        }
+    }
+
+    fn cutting(&self) -> std::sync::MutexGuard<'_, JoinSet<()>> {
+        // Nothing that can panic runs under this lock.
+        self.cutting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
@@ -126,7 +157,7 @@ impl Deref for Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
-            connection.cut();
+            self.pool.cut(connection);
         }
     }
 }

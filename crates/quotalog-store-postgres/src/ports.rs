@@ -4,8 +4,8 @@ use quotalog_auth::{Caller, Credential, NewToken, TokenHash, TokenId, TokenRecor
 use quotalog_domain::{DefaultPolicy, Pair, Quota, Resource, Timestamp, UserId};
 use quotalog_ledger::store::{
     Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ErasureId, ExpiryPassed, Judged,
-    Listed, Page, Publish, QuotaFilter, Read, Retention, StoreError, StoreFuture, TokenOrder,
-    UsageEntry, UsageRange, Verdict,
+    Listed, Page, PruneStep, Publish, QuotaFilter, Read, Retention, StoreError, StoreFuture,
+    TokenOrder, UsageEntry, UsageRange, Verdict,
 };
 
 use crate::fault::{Fault, before_commit};
@@ -182,7 +182,7 @@ impl Administer for PostgresStore {
         Box::pin(erase::step(&self.0))
     }
 
-    fn prune_step(&self, retention: Retention, rows_max: u32) -> StoreFuture<'_, u32> {
+    fn prune_step(&self, retention: Retention, rows_max: u32) -> StoreFuture<'_, PruneStep> {
         Box::pin(prune::step(&self.0, retention, rows_max))
     }
 }

@@ -1,6 +1,8 @@
 //! Deleting what is too old, a few rows at a time, by one node at a time.
 
-use quotalog_ledger::store::{Retention, StoreError};
+use std::collections::BTreeSet;
+
+use quotalog_ledger::store::{PruneStep, Retention, StoreError};
 use tokio_postgres::Error;
 
 use crate::batch::DROP_ANCHORS;
@@ -11,8 +13,10 @@ use crate::row;
 use crate::store::Inner;
 use crate::tx::{For, Tx};
 
-/// Known to this program alone: whoever prunes has it until the end of the transaction.
-const TURN: &str = "SELECT pg_try_advisory_xact_lock(8148427718541895)";
+/// Known to this program alone: whoever prunes has the lock until the end of the transaction. And a step holds
+/// what others may wait for, so that none of its statements is given as long as one of theirs.
+const TURN: &str = "SELECT pg_try_advisory_xact_lock(8148427718541895), \
+     set_config('statement_timeout', '1s', true)";
 pub(crate) const PRUNE_USAGE: &str = "DELETE FROM quota_usage WHERE ctid = ANY (ARRAY \
      (SELECT o.ctid FROM quota_usage o \
      WHERE (o.window_start AT TIME ZONE 'UTC') < ($1::timestamptz AT TIME ZONE 'UTC') \
@@ -20,7 +24,7 @@ pub(crate) const PRUNE_USAGE: &str = "DELETE FROM quota_usage WHERE ctid = ANY (
      RETURNING user_id, resource";
 /// Whoever counts for such a pair has its row; whoever deletes the row must have it too, from before it looks
 /// whether there is usage.
-pub(crate) const LOCK_ANCHORS: &str = "SELECT FROM (SELECT DISTINCT n.user_id COLLATE \"C\" AS user_id, \
+pub(crate) const LOCK_ANCHORS: &str = "SELECT FROM (SELECT n.user_id COLLATE \"C\" AS user_id, \
      n.resource COLLATE \"C\" AS resource FROM unnest($1::text[], $2::text[]) AS n(user_id, resource) \
      ORDER BY 1, 2) k CROSS JOIN LATERAL (SELECT FROM quota_policies o \
      WHERE o.user_id = k.user_id AND o.resource = k.resource AND o.\"window\" IS NULL FOR UPDATE) p";
@@ -49,14 +53,14 @@ pub(crate) async fn step(
     store: &Inner,
     retention: Retention,
     rows_max: u32,
-) -> Result<u32, StoreError> {
+) -> Result<PruneStep, StoreError> {
     let tx = Tx::begin(store, For::Writing, None).await?;
     let Some(pruned) = tx.work(prune(&tx, retention, rows_max)).await? else {
         tx.roll_back().await?;
-        return Ok(0);
+        return Ok(PruneStep::LeftToAnother);
     };
     tx.commit().await?;
-    Ok(pruned)
+    Ok(PruneStep::Deleted(pruned))
 }
 
 async fn prune(tx: &Tx<'_>, retention: Retention, rows_max: u32) -> Result<Option<u32>, Error> {
@@ -83,9 +87,13 @@ async fn prune(tx: &Tx<'_>, retention: Retention, rows_max: u32) -> Result<Optio
 async fn prune_usage(tx: &Tx<'_>, before: Instant, rows_max: i64) -> Result<i64, Error> {
     let on = tx.connection();
     let pruned = on.query(PRUNE_USAGE, &[&before, &rows_max]).await?;
-    if !pruned.is_empty() {
-        let user_ids: Vec<&str> = pruned.iter().map(|row| row::text(row, 0)).collect();
-        let resources: Vec<&str> = pruned.iter().map(|row| row::text(row, 1)).collect();
+    // Several hours of one pair may be among them.
+    let pairs: BTreeSet<_> = pruned
+        .iter()
+        .map(|row| (row::text(row, 0), row::text(row, 1)))
+        .collect();
+    if !pairs.is_empty() {
+        let (user_ids, resources): (Vec<&str>, Vec<&str>) = pairs.into_iter().unzip();
         on.query(LOCK_ANCHORS, &[&user_ids, &resources]).await?;
         on.execute(DROP_ANCHORS, &[&user_ids, &resources]).await?;
     }

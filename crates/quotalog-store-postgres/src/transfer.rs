@@ -14,7 +14,7 @@ use tokio_postgres::types::{IsNull, ToSql, Type};
 
 use crate::config::{PostgresClock, PostgresConfig};
 use crate::connection::{Begin, Connection, Connector};
-use crate::fault::{at_commit, before_commit, of_opening};
+use crate::fault::{before_commit, of_opening};
 use crate::instant::Instant;
 use crate::{OpenError, schema, token};
 
@@ -44,7 +44,24 @@ impl PostgresTransfer {
     /// [`OpenError`], which says what to change, or that the same may work later.
     pub async fn read(config: &PostgresConfig) -> Result<Self, OpenError> {
         let connection = schema::as_it_is(&Connector::new(config)?).await?;
-        Self::begun(connection, Begin::Read, PATIENT).await
+        Self::begun(connection, Begin::Read)
+            .await?
+            .alone()
+            .await?
+            .set(PATIENT)
+            .await
+    }
+
+    /// The same for whoever only looks, beside any others.
+    ///
+    /// # Errors
+    /// [`OpenError`], which says what to change, or that the same may work later.
+    pub async fn look(config: &PostgresConfig) -> Result<Self, OpenError> {
+        let connection = schema::as_it_is(&Connector::new(config)?).await?;
+        Self::begun(connection, Begin::Read)
+            .await?
+            .set(PATIENT)
+            .await
     }
 
     /// Brings the database up to date, and begins to write into it. Others wait.
@@ -62,25 +79,42 @@ impl PostgresTransfer {
             "{PATIENT}; LOCK TABLE {} IN {LOCK_TABLES}",
             tables.join(", ")
         );
-        Self::begun(connection, Begin::Write, &settings).await
+        Self::begun(connection, Begin::Write)
+            .await?
+            .alone()
+            .await?
+            .set(&settings)
+            .await
     }
 
-    async fn begun(
-        connection: Connection,
-        begin: Begin,
-        settings: &str,
-    ) -> Result<Self, OpenError> {
-        let refused = |error: Error| of_opening(&error);
-        connection.begin(begin).await.map_err(refused)?;
-        let locked = connection.query_one(LOCK, &[]).await.map_err(refused)?;
-        if !locked.try_get::<_, bool>(0).map_err(refused)? {
-            return Err(OpenError::Copied);
-        }
-        connection.run(settings).await.map_err(refused)?;
+    async fn begun(connection: Connection, begin: Begin) -> Result<Self, OpenError> {
+        let begun = connection.begin(begin).await;
+        begun.map_err(|error| of_opening(&error))?;
         Ok(Self {
             connection,
             reading: None,
         })
+    }
+
+    async fn set(self, settings: &str) -> Result<Self, OpenError> {
+        let set = self.connection.run(settings).await;
+        set.map_err(|error| of_opening(&error))?;
+        Ok(self)
+    }
+
+    /// Refuses a database that is being copied.
+    async fn alone(self) -> Result<Self, OpenError> {
+        let refused = |error: Error| of_opening(&error);
+        let locked = self
+            .connection
+            .query_one(LOCK, &[])
+            .await
+            .map_err(refused)?;
+        if locked.try_get::<_, bool>(0).map_err(refused)? {
+            Ok(self)
+        } else {
+            Err(OpenError::Copied)
+        }
     }
 
     async fn number(&self, sql: &str) -> Result<i64, Error> {
@@ -235,7 +269,7 @@ impl Target for PostgresTransfer {
     fn commit(self: Box<Self>) -> StoreFuture<'static, ()> {
         Box::pin(async move {
             self.finish().await.map_err(before_commit)?;
-            self.connection.run("COMMIT").await.map_err(at_commit)?;
+            self.connection.commit().await?;
             self.connection.close().await;
             Ok(())
         })

@@ -9,7 +9,7 @@ use quotalog_ledger::store::{Judged, Revoked, StoreError};
 use tokio_postgres::{Error, Row};
 
 use crate::connection::{Begin, Connection, Value};
-use crate::fault::{Fault, at_commit, before_commit};
+use crate::fault::{Fault, before_commit};
 use crate::instant::Instant;
 use crate::passed_over::PassedOver;
 use crate::pool::Lease;
@@ -27,11 +27,6 @@ const HEAD: &str = "SELECT generation, coalesce($1, transaction_timestamp()), \
 const HEAD_OF_CHANGE: &str = "SELECT generation, coalesce($1, transaction_timestamp()), \
      EXISTS (SELECT FROM quotalog_tokens WHERE id = $2) \
      FROM quotalog_token_generation WHERE id = 1 FOR UPDATE";
-
-/// The server waits for a standby inside the commit, where it must; to be told to stop there would be told that it is
-/// done. In a transaction that has failed the setting fails, and the commit behind it is not run: the server would
-/// answer it with a rollback, and no error.
-pub(crate) const COMMIT: &str = "SET LOCAL statement_timeout = 0; COMMIT";
 
 /// A transaction that is open, and its one instant.
 pub(crate) struct Tx<'s> {
@@ -126,10 +121,9 @@ impl<'s> Tx<'s> {
 
     /// Makes what was done durable.
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
-        tokio::time::timeout(TRIP_MAX, self.lease.run(COMMIT))
+        tokio::time::timeout(TRIP_MAX, self.lease.commit())
             .await
-            .map_err(|_elapsed| Fault::TimedOut.unknown())?
-            .map_err(at_commit)?;
+            .map_err(|_elapsed| Fault::TimedOut.unknown())??;
         self.lease.give_back();
         Ok(())
     }

@@ -9,8 +9,11 @@ use quotalog_domain::{
     Amount, CallerId, Command, IdempotencyKey, Item, Limit, Operation, Outcome, Pair, Resource,
     Window,
 };
-use quotalog_ledger::store::{Administer as _, Batch, Commit as _, Retention, Submission};
-use quotalog_ledger::{Ledger, Settings};
+use quotalog_ledger::clock::Clock as _;
+use quotalog_ledger::store::{
+    Administer as _, Batch, Commit as _, PruneStep, Retention, Submission,
+};
+use quotalog_ledger::{Asker, Ledger, Settings};
 use quotalog_store_postgres::PostgresStore;
 use quotalog_testkit::conformance::{Desk, consume, pair};
 use tokio::task::JoinSet;
@@ -221,7 +224,7 @@ async fn a_pair_that_is_pruned_while_it_is_counted_stays_exact() {
         for _ in 0..4 * 24 {
             fresh.clock.advance_s(3_600);
             let pruned = desks[0].store.prune_step(RETENTION, 0).await;
-            assert_eq!(pruned.expect("the store answers"), 0);
+            assert_eq!(pruned.expect("the store answers"), PruneStep::Deleted(0));
         }
         let mut tasks: JoinSet<usize> = JoinSet::new();
         for desk in &desks {
@@ -444,7 +447,7 @@ async fn lanes_of_two_ledgers_are_exact_and_do_not_fail() {
                         role: Role::Admin,
                         credential: Credential::CommandLine,
                     };
-                    let outcome = ledger.submit(&caller, command.clone()).await;
+                    let outcome = ledger.submit(Asker::now(&caller), command.clone()).await;
                     (command, outcome.expect("the store answers"))
                 });
             }
@@ -472,5 +475,36 @@ async fn lanes_of_two_ledgers_are_exact_and_do_not_fail() {
     }
     for ledger in ledgers {
         ledger.shut_down().await;
+    }
+}
+
+/// Two nodes in one burst, whose clock passes the hour in the middle of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_over_the_end_of_an_hour_is_counted_once_each() {
+    let Some(fresh) = Fresh::at_start().await else {
+        return;
+    };
+    let desks = desks(&fresh, 2).await;
+    let hour_end = Window::Hourly.span_at(fresh.clock.now()).reset_at;
+    for round in 0..5 {
+        let own = pair(&format!("u{round}"), "r");
+        fresh.clock.set(hour_end.plus_s(-1));
+        desks[0].set(own.clone(), Window::Hourly, 1_000).await;
+        // The first and the last are sure to lie on either side.
+        assert!(desks[0].consume(own.clone(), 1).await.is_ok());
+        let mut tasks = JoinSet::new();
+        for call in 0..48 {
+            if call == 24 {
+                fresh.clock.set(hour_end);
+            }
+            let (desk, own) = (desks[call % 2].clone(), own.clone());
+            tasks.spawn(async move { desk.consume(own, 1).await });
+        }
+        assert_eq!(granted(&tasks.join_all().await), 48);
+        assert!(desks[1].consume(own, 1).await.is_ok());
+        let rows = fresh.database.ask(&format!(
+            "SELECT count(*), sum(usage) FROM quota_usage WHERE user_id = 'u{round}'"
+        ));
+        assert_eq!(rows, "2|50");
     }
 }

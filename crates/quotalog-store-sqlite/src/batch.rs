@@ -213,7 +213,7 @@ fn save_pairs(tx: &Tx<'_>, state: &State, row_ids: &RowIds) -> Result<()> {
     Ok(())
 }
 
-fn save_policy(tx: &Tx<'_>, pair: &Pair, policy: Option<&Policy>) -> Result<()> {
+pub(crate) fn save_policy(tx: &Tx<'_>, pair: &Pair, policy: Option<&Policy>) -> Result<()> {
     let (user_id, resource) = (pair.user_id.as_str(), pair.resource.as_str());
     if let Some(policy) = policy {
         let saved = tx.connection.prepare_cached(SAVE_POLICY)?.execute((
@@ -234,20 +234,27 @@ fn save_policy(tx: &Tx<'_>, pair: &Pair, policy: Option<&Policy>) -> Result<()> 
 }
 
 fn save_defaults(tx: &Tx<'_>, state: &State) -> Result<()> {
-    for (resource, policy) in state.changed_defaults() {
-        if let Some(policy) = policy {
-            tx.connection.prepare_cached(SAVE_DEFAULT)?.execute((
-                resource.as_str(),
-                policy.window.as_str(),
-                stored(policy.limit.get()),
-                instant::to_text(policy.created_at),
-                instant::to_text(policy.updated_at),
-            ))?;
-        } else {
-            tx.connection
-                .prepare_cached(DELETE_DEFAULT)?
-                .execute([resource.as_str()])?;
-        }
+    let mut changed = state.changed_defaults();
+    changed.try_for_each(|(resource, policy)| save_default(tx, resource, policy))
+}
+
+pub(crate) fn save_default(
+    tx: &Tx<'_>,
+    resource: &Resource,
+    policy: Option<&Policy>,
+) -> Result<()> {
+    if let Some(policy) = policy {
+        tx.connection.prepare_cached(SAVE_DEFAULT)?.execute((
+            resource.as_str(),
+            policy.window.as_str(),
+            stored(policy.limit.get()),
+            instant::to_text(policy.created_at),
+            instant::to_text(policy.updated_at),
+        ))?;
+    } else {
+        tx.connection
+            .prepare_cached(DELETE_DEFAULT)?
+            .execute([resource.as_str()])?;
     }
     Ok(())
 }
@@ -372,6 +379,6 @@ pub(crate) fn must_be_one(rows: usize) -> Result<()> {
 }
 
 /// SQLite's integers end at [`i64::MAX`], and so do limits and usage.
-fn stored(units: u64) -> i64 {
+pub(crate) fn stored(units: u64) -> i64 {
     i64::try_from(units).unwrap_or(i64::MAX)
 }

@@ -4,8 +4,8 @@ use quotalog_auth::{Caller, Credential, NewToken, TokenHash, TokenId, TokenRecor
 use quotalog_domain::{DefaultPolicy, Pair, Quota, Resource, Timestamp, UserId};
 use quotalog_ledger::store::{
     Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ErasureId, ExpiryPassed, Judged,
-    Listed, Page, Publish, QuotaFilter, Read, Retention, StoreError, StoreFuture, TokenOrder,
-    UsageEntry, UsageRange, Verdict,
+    Listed, Page, PruneStep, Publish, QuotaFilter, Read, Retention, StoreError, StoreFuture,
+    TokenOrder, UsageEntry, UsageRange, Verdict,
 };
 
 use crate::fault::before_commit;
@@ -185,8 +185,11 @@ impl Administer for SqliteStore {
         })
     }
 
-    fn prune_step(&self, retention: Retention, rows_max: u32) -> StoreFuture<'_, u32> {
-        self.write(move |tx| prune::step(tx, retention, rows_max).map_err(before_commit))
+    fn prune_step(&self, retention: Retention, rows_max: u32) -> StoreFuture<'_, PruneStep> {
+        self.write(move |tx| {
+            let rows = prune::step(tx, retention, rows_max).map_err(before_commit)?;
+            Ok(PruneStep::Deleted(rows))
+        })
     }
 }
 

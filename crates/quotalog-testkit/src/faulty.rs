@@ -10,8 +10,8 @@ use quotalog_auth::{Caller, Credential, NewToken, TokenHash, TokenId, TokenRecor
 use quotalog_domain::{DefaultPolicy, Pair, Quota, Resource, Timestamp, UserId};
 use quotalog_ledger::store::{
     Administer, AuditEntry, AuditFilter, AuditId, Batch, Cause, Commit, ErasureId, ExpiryPassed,
-    Judged, Listed, Page, Publish, QuotaFilter, Read, Retention, Store, StoreError, StoreFuture,
-    TokenOrder, UsageEntry, UsageRange, Verdict,
+    Judged, Listed, Page, PruneStep, Publish, QuotaFilter, Read, Retention, Store, StoreError,
+    StoreFuture, TokenOrder, UsageEntry, UsageRange, Verdict,
 };
 
 /// How a call fails. A question is never of unknown outcome: it fails as unavailable instead.
@@ -317,7 +317,7 @@ impl<S: Store> Administer for FaultyStore<S> {
         self.inner.erase_step()
     }
 
-    fn prune_step(&self, retention: Retention, rows_max: u32) -> StoreFuture<'_, u32> {
+    fn prune_step(&self, retention: Retention, rows_max: u32) -> StoreFuture<'_, PruneStep> {
         self.order(|inner| inner.prune_step(retention, rows_max))
     }
 }

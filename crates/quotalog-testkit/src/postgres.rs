@@ -12,12 +12,12 @@ mod pooler;
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -70,6 +70,13 @@ pub struct Database {
     programs: PathBuf,
     port: u16,
     name: String,
+}
+
+/// A session of somebody else, which keeps what it has locked until it is dropped.
+pub struct Session {
+    psql: Child,
+    told: ChildStdin,
+    says: BufReader<ChildStdout>,
 }
 
 /// How a server is ended.
@@ -441,6 +448,43 @@ impl Database {
         assert!(output.status.success(), "{sql}: {output:?}");
         let rows = String::from_utf8(output.stdout).expect("the encoding is UTF-8");
         rows.trim_end().to_owned()
+    }
+
+    /// Opens a session that lasts.
+    #[must_use]
+    pub fn session(&self) -> Session {
+        let mut psql = command(&self.programs, "psql");
+        psql.args(["--no-psqlrc", "--tuples-only", "--no-align", "--quiet"]);
+        psql.args(["--set=ON_ERROR_STOP=1", "--dbname", &self.url()]);
+        psql.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut psql = psql.spawn().expect("psql runs");
+        Session {
+            told: psql.stdin.take().expect("it is piped"),
+            says: BufReader::new(psql.stdout.take().expect("it is piped")),
+            psql,
+        }
+    }
+}
+
+impl Session {
+    /// Runs SQL, and returns when it is done.
+    #[track_caller]
+    pub fn run(&mut self, sql: &str) {
+        writeln!(self.told, "{sql};\n\\echo so it is").expect("psql reads");
+        let mut line = String::new();
+        while line.trim_end() != "so it is" {
+            line.clear();
+            let read = self.says.read_line(&mut line).expect("psql answers");
+            assert!(read > 0, "psql ended at {sql}");
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // The server ends what the session has begun, as for any client that is gone.
+        let _ended = self.psql.kill();
+        let _ended = self.psql.wait();
     }
 }
 

@@ -2,12 +2,15 @@
 //! store it is is `store`'s matter.
 
 use std::convert::Infallible;
+use std::io::{BufWriter, Read};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use prometheus::process_collector::ProcessCollector;
+use prometheus::{IntGauge, Opts};
 use quotalog_front::{Admission, Draining};
 use quotalog_grpc::Keys;
 use quotalog_http::{App, Metrics, Settings as ServerSettings, Tls};
@@ -15,19 +18,25 @@ use quotalog_ledger::clock::SystemClock;
 use quotalog_ledger::store::{Retention, Store, StoreError};
 use quotalog_ledger::{Ledger, Settings};
 use quotalog_record::Finding;
+use quotalog_record::import::{Subject, Tell};
 use quotalog_store_sqlite::BackupError;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tracing::field::display;
 
 use crate::config::{Connections, Database, RateLimits, Serve, SqliteFile};
 use crate::copy::{Copied, Step};
 use crate::exit_code::{Exit, Failure};
+use crate::export::Exported;
+use crate::import::Imported;
 use crate::late_store::LateStore;
+use crate::new_file::NewFile;
 use crate::pruning::Pruned;
+use crate::records::{Format, Reader, Writer};
 use crate::shutdown::{Signals, hangups};
 use crate::store::{OpenStore, Opening};
-use crate::{certificate, first_token, pruning, sockets, store};
+use crate::{certificate, export, first_token, import, pruning, sockets, store};
 
 /// A command line asks one thing after the other.
 const COMMAND_LINE_CONNECTIONS: Connections = Connections {
@@ -36,6 +45,9 @@ const COMMAND_LINE_CONNECTIONS: Connections = Connections {
 };
 /// Retries of a command line's own requests find their answers for this long.
 const COMMAND_LINE_IDEMPOTENCY_S: i64 = 86_400;
+
+/// What runs, for the log and the metrics.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The most connections to the metrics, which a few collectors read.
 const METRICS_CONNECTIONS_MAX: usize = 32;
@@ -99,6 +111,7 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
     let certificate = tokio::spawn(certificate::keep_current(tls, hangups));
 
     let (stopping, stopped) = oneshot::channel();
+    log_start(&config, scheme, address, &listeners.beside);
     let beside = Beside::start(&app, listeners.beside, &settings, stopped)?;
     crate::cli::say(&format!("quotalog listens on {scheme}://{address}"));
     let router = quotalog_http::router(app);
@@ -122,6 +135,20 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
     close(ledger, store).await?;
     tracing::info!("stopped");
     unusable.map_or(Ok(()), Err)
+}
+
+/// So that the log tells what ran from here on, and where.
+fn log_start(config: &Serve, scheme: &str, address: SocketAddr, beside: &ListenersBeside) {
+    let address_of = |listener: &TcpListener| listener.local_addr().ok().map(display);
+    let rate_limits = beside.rate_limits.as_ref();
+    tracing::info!(
+        version = VERSION,
+        listen = %format_args!("{scheme}://{address}"),
+        metrics_listen = beside.metrics.as_ref().and_then(address_of),
+        rls_listen = rate_limits.and_then(|(listener, _)| address_of(listener)),
+        database = config.database.for_log(),
+        "started"
+    );
 }
 
 /// The sockets that the configuration asks for.
@@ -210,6 +237,7 @@ fn app(config: &Serve, store: &LateStore, pruned: &Pruned) -> App {
         admission: Admission::new(config.requests_per_caller_max),
         metrics: metrics(&ledger, pruned),
         metrics_apart: config.metrics_listen.is_some(),
+        cors: config.cors.clone(),
         ledger,
     }
 }
@@ -288,10 +316,20 @@ async fn told_to_stop(mut signals: Signals, draining: &Draining, delay: Duration
 fn metrics(ledger: &Ledger, pruned: &Pruned) -> Metrics {
     let metrics = Metrics::new(ledger);
     metrics.add(Box::new(ProcessCollector::for_self()));
+    metrics.add(Box::new(build_info()));
     for collector in pruned.collectors() {
         metrics.add(collector);
     }
     metrics
+}
+
+/// Which version runs, as a label of a measure that is always 1.
+fn build_info() -> IntGauge {
+    let info = Opts::new("quotalog_build_info", "The version that runs; always 1.");
+    let info = IntGauge::with_opts(info.const_label("version", VERSION));
+    let info = info.expect("the name is a sound one");
+    info.set(1);
+    info
 }
 
 /// Serves the metrics on a listener of their own, in plain HTTP, until the task is aborted.
@@ -363,6 +401,46 @@ pub(crate) fn copy(
         let mut source = store::source(from_setting, from).await?;
         let target = store::target(to_setting, to).await?;
         crate::copy::copy(&mut *source, target, may_leave, tell).await
+    })
+}
+
+/// Writes what the database holds into a new file, or on standard output.
+pub(crate) fn export(
+    database: &Database,
+    subject: Subject,
+    file: Option<&Path>,
+    format: Format,
+    tell: &dyn Fn(export::Step),
+) -> anyhow::Result<Exported> {
+    runtime()?.block_on(async {
+        let mut source = store::looked_at(database).await?;
+        let Some(path) = file else {
+            let output = BufWriter::new(std::io::stdout().lock());
+            let output = Writer::begin(output, format, subject).context(export::UNWRITTEN)?;
+            let (_, exported) = export::export(&mut *source, output, subject, tell).await?;
+            return Ok(exported);
+        };
+        let new = NewFile::begin(path)?;
+        let output = Writer::begin(BufWriter::new(&new.file), format, subject);
+        let output = output.context(export::UNWRITTEN)?;
+        let (_, exported) = export::export(&mut *source, output, subject, tell).await?;
+        new.publish()?;
+        Ok(exported)
+    })
+}
+
+/// Imports a file.
+pub(crate) fn import<R: Read>(
+    database: &Database,
+    subject: Subject,
+    reader: Reader<R>,
+    is_rehearsal: bool,
+    tell: &dyn Fn(import::Step),
+    done: Tell,
+) -> anyhow::Result<Imported> {
+    runtime()?.block_on(async {
+        let into = store::import(database, subject).await?;
+        import::import(reader, into, subject, is_rehearsal, tell, done).await
     })
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use quotalog_auth::{Token, TokenHash};
 use quotalog_grpc::Keys;
-use quotalog_http::TlsFiles;
+use quotalog_http::{Cors, Origin, TlsFiles};
 use quotalog_ledger::store::Retention;
 
 use crate::duration::Seconds;
@@ -66,6 +66,7 @@ pub(crate) struct Serve {
     pub(crate) listen: Listen,
     pub(crate) metrics_listen: Option<Listen>,
     pub(crate) rate_limits: Option<RateLimits>,
+    pub(crate) cors: Cors,
     pub(crate) requests_per_caller_max: usize,
     pub(crate) tls: Option<TlsFiles>,
     pub(crate) head_timeout: Seconds,
@@ -160,6 +161,19 @@ impl Database {
         identity(self).is_some_and(|identity_of_self| identity(other) == Some(identity_of_self))
     }
 
+    /// Which kind of database it is, as its URL begins.
+    fn scheme(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "sqlite",
+            Self::Postgres(_) => "postgres",
+        }
+    }
+
+    /// Kind and place, for the log: neither the user nor the password is in it.
+    pub(crate) fn for_log(&self) -> String {
+        format!("{} {self}", self.scheme())
+    }
+
     /// Where the first admin token is written by default: beside the file, or in the working directory.
     pub(crate) fn token_file(&self) -> PathBuf {
         let folder = match self {
@@ -218,6 +232,20 @@ pub(crate) fn listen(
         "{flag} ({variable}) is {address:?}: write an address and a port, such as 127.0.0.1:8200"
     );
     Err(Failure::error(Exit::Usage, message))
+}
+
+/// Reads the origins whose pages may use the server.
+pub(crate) fn cors(origins: &[String]) -> anyhow::Result<Cors> {
+    let origins = origins.iter().map(|text| {
+        Origin::try_from(&**text).map_err(|error| {
+            let message = format!(
+                "--cors-origin (QUOTALOG_CORS_ORIGIN) {text:?} {error}: write a scheme, a host and perhaps a port, \
+                 such as https://app.example or http://localhost:3000"
+            );
+            Failure::error(Exit::Usage, message)
+        })
+    });
+    origins.collect::<anyhow::Result<_>>().map(Cors::of)
 }
 
 /// Reads one duration setting.
@@ -297,14 +325,17 @@ pub(crate) fn retention(usage: &str, idempotency: &str, audit: &str) -> anyhow::
         );
         return Err(Failure::error(Exit::Usage, message));
     }
+    let idempotency_text = idempotency;
     let idempotency = seconds(
         "--idempotency-retention",
         "QUOTALOG_IDEMPOTENCY_RETENTION",
-        idempotency,
+        idempotency_text,
     )?;
     if idempotency.0 == 0 {
-        let message = "--idempotency-retention (QUOTALOG_IDEMPOTENCY_RETENTION) is 0: a retry must \
-                       find its answer for some time, such as 24h";
+        let message = format!(
+            "--idempotency-retention (QUOTALOG_IDEMPOTENCY_RETENTION) is {idempotency_text:?}: it must be at least \
+             1s, so that a retry finds its answer; 24h is usual"
+        );
         return Err(Failure::error(Exit::Usage, message));
     }
     let audit = seconds("--audit-retention", "QUOTALOG_AUDIT_RETENTION", audit)?;

@@ -216,7 +216,7 @@ fn rows(len: usize) -> u64 {
 }
 
 impl LeftBehind {
-    fn add(&mut self, unfit: Unfit) {
+    pub(crate) fn add(&mut self, unfit: Unfit) {
         self.rows += 1;
         if self.named.len() < NAMED_MAX {
             self.named.push(unfit);

@@ -6,7 +6,7 @@ use quotalog_auth::{Caller, Credential, NewToken, TokenHash, TokenId, TokenRecor
 use quotalog_domain::{DefaultPolicy, Pair, Quota, Resource, Timestamp, UserId};
 use quotalog_ledger::store::{
     Administer, AuditEntry, AuditFilter, AuditId, Batch, Commit, ErasureId, ExpiryPassed, Judged,
-    Listed, Page, Publish, QuotaFilter, Read, Retention, Store, StoreError, StoreFuture,
+    Listed, Page, PruneStep, Publish, QuotaFilter, Read, Retention, Store, StoreError, StoreFuture,
     TokenOrder, UsageEntry, UsageRange, Verdict,
 };
 use tokio::sync::SetOnce;
@@ -177,7 +177,7 @@ impl Administer for LateStore {
         Box::pin(async { self.opened().await.erase_step().await })
     }
 
-    fn prune_step(&self, retention: Retention, rows_max: u32) -> StoreFuture<'_, u32> {
+    fn prune_step(&self, retention: Retention, rows_max: u32) -> StoreFuture<'_, PruneStep> {
         self.ask(|store| store.prune_step(retention, rows_max))
     }
 }

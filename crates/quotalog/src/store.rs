@@ -6,9 +6,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use quotalog_ledger::clock::{Clock as _, SystemClock};
 use quotalog_ledger::store::Store;
+use quotalog_record::import::{Import, Subject};
 use quotalog_record::transfer::{Source, Target};
-use quotalog_store_postgres::{PostgresClock, PostgresConfig, PostgresStore, PostgresTransfer};
-use quotalog_store_sqlite::{SqliteConfig, SqliteStore, SqliteTransfer};
+use quotalog_store_postgres::{
+    PostgresClock, PostgresConfig, PostgresImport, PostgresStore, PostgresTransfer,
+};
+use quotalog_store_sqlite::{SqliteConfig, SqliteImport, SqliteStore, SqliteTransfer};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -18,7 +21,7 @@ use crate::postgres_url::PostgresUrl;
 
 /// How many reads of an SQLite file are served at once.
 const SQLITE_READERS: usize = 2;
-/// A copy has one connection to each side.
+/// A copy, an export or an import has one connection to each side.
 const COPY_CONNECTIONS: Connections = Connections {
     lanes: 1,
     readers: 1,
@@ -240,7 +243,11 @@ fn postgres_not_opened(
     use quotalog_store_postgres::OpenError;
     let misnamed = matches!(
         error,
-        OpenError::Refused(_) | OpenError::Authorities(_) | OpenError::Copied | OpenError::NoTables
+        OpenError::Refused(_)
+            | OpenError::Authorities(_)
+            | OpenError::Copied
+            | OpenError::NeedsSession
+            | OpenError::NoTables
     );
     let exit = if error.may_pass() {
         Exit::Unavailable
@@ -274,6 +281,42 @@ pub(crate) async fn source(setting: &str, database: &Database) -> anyhow::Result
             let opened = PostgresTransfer::read(&config).await;
             let source = opened.map_err(|error| postgres_not_opened(setting, url, &error))?;
             Ok(Box::new(source))
+        }
+    }
+}
+
+/// The same for whoever only looks, beside any others.
+pub(crate) async fn looked_at(database: &Database) -> anyhow::Result<Box<dyn Source>> {
+    match database {
+        Database::Sqlite(_) => source(DATABASE, database).await,
+        Database::Postgres(url) => {
+            let config = postgres_config(url, COPY_CONNECTIONS, 0);
+            let opened = PostgresTransfer::look(&config).await;
+            let source = opened.map_err(|error| postgres_not_opened(DATABASE, url, &error))?;
+            Ok(Box::new(source))
+        }
+    }
+}
+
+/// A file's way into a database.
+pub(crate) async fn import(
+    database: &Database,
+    subject: Subject,
+) -> anyhow::Result<Box<dyn Import>> {
+    match database {
+        Database::Sqlite(SqliteFile(path)) => {
+            let path = path.clone();
+            let opening = tokio::task::spawn_blocking(move || {
+                SqliteImport::open(&path, subject, Arc::new(SystemClock))
+            });
+            let opened = opening.await.context("the store did not open")?;
+            Ok(Box::new(opened.map_err(sqlite_not_opened)?))
+        }
+        Database::Postgres(url) => {
+            let config = postgres_config(url, COPY_CONNECTIONS, 0);
+            let opened = PostgresImport::open(&config, subject).await;
+            let import = opened.map_err(|error| postgres_not_opened(DATABASE, url, &error))?;
+            Ok(Box::new(import))
         }
     }
 }

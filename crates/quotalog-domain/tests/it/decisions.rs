@@ -138,7 +138,8 @@ fn a_batch_fails_at_its_first_failing_stage_as_a_whole() {
         "10:00  u/r set hourly 5
          10:00  v/r set hourly 1
          10:00  v/r consume
-         10:00  consume u/r 6 v/r 1 w/r 1 -> not found
+         10:00  consume u/r 6 v/r 1 w/r 1 -> not found: w/r of items[2]
+         10:00  consume w/r 1 v/r 1 w/r 1 -> not found: w/r of items[0], w/r of items[2]
          10:00  consume v/r 1 u/r 6       -> exceeds limit: items [1]
          10:00  consume v/r 1 u/r 5       -> denied: 1 not at 1 of 1; 5 fits at 0 of 5
          10:00  u/r rows                  ->",

@@ -74,6 +74,7 @@ pub(crate) enum Reply {
     Replayed(Box<Reply>),
     KeyReused,
     NotFound,
+    BatchNotFound(Vec<usize>),
     PreconditionFailed,
     ExceedsLimit(Vec<usize>),
     Denied(Quota),
@@ -174,11 +175,11 @@ impl Model {
     }
 
     fn batch(&mut self, items: &[(Pair, u64)], now_us: i64) -> Reply {
-        if items
-            .iter()
-            .any(|(pair, _)| self.quota(*pair, now_us).is_none())
-        {
-            return Reply::NotFound;
+        let missing: Vec<usize> = (0..items.len())
+            .filter(|i| self.quota(items[*i].0, now_us).is_none())
+            .collect();
+        if !missing.is_empty() {
+            return Reply::BatchNotFound(missing);
         }
         let total = |pair: Pair| -> u64 {
             let same = items.iter().filter(|(other, _)| *other == pair);

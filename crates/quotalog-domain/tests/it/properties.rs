@@ -414,6 +414,9 @@ fn reply(outcome: &Outcome) -> Reply {
         }
         Err(Refusal::KeyReused) => Reply::KeyReused,
         Err(Refusal::NotFound) => Reply::NotFound,
+        Err(Refusal::BatchNotFound(items)) => {
+            Reply::BatchNotFound(items.iter().map(|item| item.position).collect())
+        }
         Err(Refusal::PreconditionFailed) => Reply::PreconditionFailed,
         Err(Refusal::AmountExceedsLimit(items)) => Reply::ExceedsLimit(items.clone()),
         Err(Refusal::Exhausted(quota)) => Reply::Denied(read_quota(quota)),
@@ -441,6 +444,7 @@ fn quotas(outcome: &Outcome) -> Vec<Quota> {
             | Reply::Deleted
             | Reply::KeyReused
             | Reply::NotFound
+            | Reply::BatchNotFound(_)
             | Reply::PreconditionFailed
             | Reply::ExceedsLimit(_) => Vec::new(),
         }

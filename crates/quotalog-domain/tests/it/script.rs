@@ -221,6 +221,13 @@ fn show_refusal(refusal: &Refusal) -> String {
     match refusal {
         Refusal::KeyReused => "key reused".into(),
         Refusal::NotFound => "not found".into(),
+        Refusal::BatchNotFound(items) => {
+            let items = items.iter().map(|item| {
+                let (user_id, resource) = (item.pair.user_id.as_str(), item.pair.resource.as_str());
+                format!("{user_id}/{resource} of items[{}]", item.position)
+            });
+            format!("not found: {}", items.collect::<Vec<_>>().join(", "))
+        }
         Refusal::PreconditionFailed => "precondition failed".into(),
         Refusal::AmountExceedsLimit(items) => format!("exceeds limit: items {items:?}"),
         Refusal::Exhausted(quota) => {

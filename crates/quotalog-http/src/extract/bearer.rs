@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use quotalog_auth::{Action, Caller};
 use quotalog_domain::{Command, IdempotencyKey, Operation};
 use quotalog_front::{Admitted, Overloaded, bearer_token};
+use quotalog_ledger::Asker;
 
 use crate::exchange::Exchange;
 use crate::problem::Problem;
@@ -15,6 +16,7 @@ use crate::router::App;
 /// The caller, whose token is known and whose turn it is. A handler gets a caller only so.
 pub(crate) struct Authenticated {
     caller: Caller,
+    exchange: Exchange,
     /// Held until the request is answered.
     _admitted: Admitted,
 }
@@ -37,9 +39,9 @@ impl Authenticated {
         }
     }
 
-    /// The caller.
-    pub(crate) fn caller(&self) -> &Caller {
-        &self.caller
+    /// The caller, as the one who asks.
+    pub(crate) fn caller(&self) -> Asker<'_> {
+        self.exchange.asker_as(&self.caller)
     }
 }
 
@@ -51,13 +53,14 @@ impl FromRequestParts<App> for Authenticated {
         let lines = parts.headers.get_all(AUTHORIZATION).iter();
         let token = bearer_token(lines.map(HeaderValue::as_bytes));
         let token = token.ok_or_else(Problem::unauthorized)?;
-        let caller = app.ledger.authenticate(&token).await?;
+        let caller = app.ledger.authenticate(&token, exchange.deadline()).await?;
         let caller = caller.ok_or_else(Problem::unauthorized)?;
         exchange.authenticated(caller.clone());
-        let admitted = app.admission.admit(&caller).await;
+        let admitted = app.admission.admit(exchange.asker_as(&caller)).await;
         Ok(Self {
             _admitted: admitted.map_err(|Overloaded| Problem::unavailable())?,
             caller,
+            exchange,
         })
     }
 }

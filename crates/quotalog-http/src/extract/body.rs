@@ -5,7 +5,7 @@
 //! read by then is read, up to a bound, and thrown away piece by piece.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
 use axum::extract::FromRequestParts;
@@ -14,6 +14,7 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, EXPECT};
 use axum::http::request::Parts;
 use bytes::BytesMut;
 use http_body_util::BodyExt as _;
+use tokio::time::Instant;
 
 use crate::exchange::Exchange;
 use crate::json::Object;
@@ -109,9 +110,9 @@ impl Payload {
         let announced_bytes = unread.announced_bytes().unwrap_or(bytes_max);
         // What is larger, or of another type, is not kept.
         if is_json && announced_bytes <= bytes_max {
-            let caller = self.exchange.caller();
-            let caller = caller.ok_or_else(|| Problem::internal("a body before its caller"))?;
-            let room = admission.room(caller, announced_bytes).await;
+            let asker = self.exchange.asker();
+            let asker = asker.ok_or_else(|| Problem::internal("a body before its caller"))?;
+            let room = admission.room(asker, announced_bytes).await;
             self.room = Some(room.map_err(|Overloaded| Problem::unavailable())?);
         }
         let mut is_empty = true;
@@ -186,6 +187,11 @@ impl Unread {
             was_read_whole: matches!(state.rest, Rest::Nothing),
             waited: state.waited,
         }
+    }
+
+    /// How long the client was waited for.
+    pub(crate) fn waited(&self) -> Duration {
+        self.state().waited
     }
 
     fn is_something(&self) -> bool {
@@ -361,7 +367,8 @@ mod tests {
         for (name, value) in lines {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        let exchange = Exchange::new(path.parse().unwrap(), None, Unread::of(&headers, body));
+        let unread = Unread::of(&headers, body);
+        let exchange = Exchange::new(path.parse().unwrap(), None, unread, Instant::now());
         exchange.authenticated(caller());
         let declared = exchange.unread().is_something().then(|| Declared {
             is_json: is_json(&headers),
@@ -479,6 +486,18 @@ mod tests {
         assert_eq!(judged(CONSUME, &[JSON], body).await, (408, false));
         let unread = Unread::of(&HeaderMap::new(), Body::new(Silence));
         assert!(!unread.discard().await.was_read_whole);
+    }
+
+    /// What a client takes for its body is not taken from the time that its request may wait.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_comes_slowly_leaves_the_request_its_time() {
+        let mut payload = payload_of(CONSUME, &[JSON], Body::new(Silence));
+        let before = payload.exchange.deadline();
+        let began_at = Instant::now();
+        assert!(payload.object().await.is_err());
+        let after = payload.exchange.deadline();
+        assert_eq!(after.wait_until(), before.wait_until() + began_at.elapsed());
+        assert_eq!(began_at.elapsed(), WAIT_MAX);
     }
 
     #[tokio::test]

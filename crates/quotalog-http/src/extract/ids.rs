@@ -11,8 +11,8 @@ use crate::problem::Problem;
 /// The user of `/quotas/{user_id}…`, and the resource of `/quotas/{user_id}/{resource}…`.
 pub(crate) struct RawPair(Exchange);
 
-/// The id of `/tokens/{id}`, the resource of `/defaults/{resource}` or the name of
-/// `/problems/{name}`.
+/// The id of `/tokens/{id}`, the resource of `/defaults/{resource}`, the name of `/problems/{name}` or
+/// the file of `/docs/{file}`.
 pub(crate) struct RawName(Exchange);
 
 impl RawPair {

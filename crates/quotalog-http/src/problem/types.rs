@@ -79,7 +79,7 @@ pub(super) static NOT_FOUND: ProblemType = ProblemType {
     registered_uri: None,
     explanation: "The path does not exist, or neither a policy nor a default serves this user and \
                   resource, or there is no such default or token.\nCheck the path; an administrator may have to \
-                  set a policy first. Nothing was counted.",
+                  set a policy or a default first. Nothing was counted.",
 };
 
 pub(super) static METHOD_NOT_ALLOWED: ProblemType = ProblemType {

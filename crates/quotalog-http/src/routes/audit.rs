@@ -1,6 +1,6 @@
 //! `GET /audit`: who changed what, newest first.
 
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use quotalog_auth::Action;
@@ -10,19 +10,33 @@ use quotalog_ledger::store::{AuditFilter, AuditId};
 use crate::answer;
 use crate::cursor;
 use crate::extract::bearer::Authenticated;
-use crate::extract::page::Parameters;
+use crate::extract::query::{Parameters, Query};
 use crate::fault::Faults;
+use crate::openapi::parameters::{AuditQuery, PageQuery};
 use crate::problem::Problem;
 use crate::router::App;
 use crate::wire::{AuditBody, AuditEntryBody};
 
+/// Lists who changed what, newest first.
+///
+/// Every change of a policy, default or token, every reset, refund and erasure, with before and after.
+#[utoipa::path(
+    get,
+    path = "/audit",
+    operation_id = "listAudit",
+    tag = "Administration",
+    params(AuditQuery, PageQuery),
+    responses(
+        (status = 200, description = "A page of entries.", body = AuditBody),
+    )
+)]
 pub(crate) async fn list(
     State(app): State<App>,
     caller: Authenticated,
-    RawQuery(query): RawQuery,
+    query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
-    let mut parameters = Parameters::parse(query.as_deref())?;
+    let mut parameters = query.parameters()?;
 
     let mut faults = Faults::default();
     let filter = filter(&mut parameters, &mut faults);

@@ -10,22 +10,53 @@ use crate::extract::bearer::Authenticated;
 use crate::extract::body::Payload;
 use crate::extract::fields;
 use crate::extract::idempotency_key::KeyField;
+use crate::extract::query::Query;
 use crate::fault::{Code, Faults};
 use crate::json::{Object, Value};
+use crate::openapi::parameters::KeyHeader;
+use crate::openapi::schemas::{self, BatchBody, BatchExceeded, BatchQuotas};
 use crate::problem::Problem;
 use crate::router::App;
 
 /// The most items of a batch.
 const ITEMS_LEN_MAX: usize = 100;
 
+/// Counts units of several pairs, all of them or none.
+///
+/// A pair that is named twice is asked for the sum. A batch has no RateLimit fields.
+#[utoipa::path(
+    post,
+    path = "/consume",
+    operation_id = "consumeBatch",
+    tag = "Counting",
+    params(KeyHeader),
+    request_body = BatchBody,
+    responses(
+        (
+            status = 200,
+            description = "The units of all items were granted.",
+            body = BatchQuotas,
+            headers(("Idempotency-Replayed"))
+        ),
+        (status = 404, description = "No policy and no default serves some pair.", body = schemas::Problem),
+        (
+            status = 429,
+            description = "The units of some pair do not fit into what is left.",
+            body = BatchExceeded,
+            headers(("Retry-After"))
+        ),
+    )
+)]
 pub(crate) async fn consume(
     State(app): State<App>,
     caller: Authenticated,
     mut payload: Payload,
     key: KeyField,
+    query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::ConsumeForSome)?;
     let mut body = payload.object().await?;
+    let parameters = query.parameters()?;
     let items = RawItems::of(&mut body)?;
     for user_id in items.user_ids() {
         caller.may(Action::Consume(&user_id))?;
@@ -34,6 +65,7 @@ pub(crate) async fn consume(
     let mut faults = Faults::default();
     let items = items.checked(&mut faults);
     fields::no_more(body, &mut faults);
+    parameters.no_more_beside(&["items"], &mut faults);
     let key = key.checked(&mut faults);
     let (Some(items), Some(key), true) = (items, key, faults.is_empty()) else {
         return Err(faults.into());

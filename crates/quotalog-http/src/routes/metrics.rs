@@ -11,7 +11,18 @@ use crate::extract::bearer::Authenticated;
 use crate::problem::Problem;
 use crate::router::App;
 
-/// Among the other routes: for an admin.
+/// Tells what is measured, in the text format of Prometheus.
+///
+/// With `--metrics-listen` it is on that listener alone, and without a token.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    operation_id = "metrics",
+    tag = "Operation",
+    responses(
+        (status = 200, description = "All series.", body = String, content_type = "text/plain"),
+    )
+)]
 pub(crate) async fn for_admins(
     State(app): State<App>,
     caller: Authenticated,

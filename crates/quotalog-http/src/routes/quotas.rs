@@ -1,6 +1,6 @@
 //! `GET /quotas`: the quotas of all users, page by page; or those nearest to their limit.
 
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use quotalog_auth::Action;
@@ -10,19 +10,33 @@ use quotalog_ledger::store::QuotaFilter;
 use crate::answer;
 use crate::cursor;
 use crate::extract::bearer::Authenticated;
-use crate::extract::page::{self, Parameters};
+use crate::extract::query::{self, Parameters, Query};
 use crate::fault::{Code, Faults};
+use crate::openapi::parameters::{PageQuery, QuotasQuery};
 use crate::problem::Problem;
 use crate::router::App;
 use crate::wire::{QuotaBody, QuotasBody};
 
+/// Lists the quotas of all users.
+///
+/// By user and resource; or, with `sort`, the fullest first: who is near the limit.
+#[utoipa::path(
+    get,
+    path = "/quotas",
+    operation_id = "listQuotas",
+    tag = "Lists",
+    params(QuotasQuery, PageQuery),
+    responses(
+        (status = 200, description = "A page of quotas.", body = QuotasBody),
+    )
+)]
 pub(crate) async fn list(
     State(app): State<App>,
     caller: Authenticated,
-    RawQuery(query): RawQuery,
+    query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::ReadAll)?;
-    let mut parameters = Parameters::parse(query.as_deref())?;
+    let mut parameters = query.parameters()?;
 
     let mut faults = Faults::default();
     let filter = filter(&mut parameters, &mut faults);
@@ -79,7 +93,7 @@ async fn fullest(
 
 fn filter(parameters: &mut Parameters<'_>, faults: &mut Faults) -> Option<QuotaFilter> {
     let resource = parameters.id("resource", faults);
-    let percent = |text: &str| page::integer(text).filter(|percent| *percent <= 100);
+    let percent = |text: &str| query::integer(text).filter(|percent| *percent <= 100);
     let message = "min_used_percent must be an integer from 0 to 100.";
     let min_used_percent = parameters.value("min_used_percent", percent, message, faults);
     Some(QuotaFilter {

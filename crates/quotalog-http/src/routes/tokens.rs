@@ -1,7 +1,7 @@
 //! `POST` and `GET /tokens`, `DELETE /tokens/{id}`: API tokens. A secret is in the answer to `POST`
 //! alone.
 
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use quotalog_auth::{Action, Role, RoleError, RoleKind, Token, TokenId, TokenName, TokenNameError};
@@ -14,27 +14,46 @@ use crate::extract::bearer::Authenticated;
 use crate::extract::body::Payload;
 use crate::extract::fields;
 use crate::extract::ids::RawName;
-use crate::extract::page::Parameters;
+use crate::extract::query::Query;
 use crate::fault::{Code, Faults};
 use crate::instant;
 use crate::json::{Object, Value};
+use crate::openapi::parameters::{PageQuery, TokenPath};
+use crate::openapi::schemas::NewTokenRequest;
 use crate::problem::Problem;
 use crate::router::App;
 use crate::wire::{NewTokenBody, TokenBody, TokensBody};
 
+/// Makes a token.
+///
+/// The secret is in this answer alone.
+#[utoipa::path(
+    post,
+    path = "/tokens",
+    operation_id = "createToken",
+    tag = "Administration",
+    request_body = NewTokenRequest,
+    responses(
+        (status = 201, description = "The token, with its secret.", body = NewTokenBody),
+    )
+)]
 pub(crate) async fn create(
     State(app): State<App>,
     caller: Authenticated,
     mut payload: Payload,
+    query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
     let mut body = payload.object().await?;
+    let parameters = query.parameters()?;
 
     let mut faults = Faults::default();
     let role = role(&mut body, &mut faults);
     let name = name(&mut body, &mut faults);
     let expires_at = expires_at(&mut body, &mut faults);
     fields::no_more(body, &mut faults);
+    let fields = ["role", "user_id", "name", "expires_at"];
+    parameters.no_more_beside(&fields, &mut faults);
     let (Some(role), true) = (role, faults.is_empty()) else {
         return Err(faults.into());
     };
@@ -52,13 +71,24 @@ pub(crate) async fn create(
     Ok(answer::json(StatusCode::CREATED, &body))
 }
 
+/// Lists the tokens, without their secrets.
+#[utoipa::path(
+    get,
+    path = "/tokens",
+    operation_id = "listTokens",
+    tag = "Administration",
+    params(PageQuery),
+    responses(
+        (status = 200, description = "A page of tokens.", body = TokensBody),
+    )
+)]
 pub(crate) async fn list(
     State(app): State<App>,
     caller: Authenticated,
-    RawQuery(query): RawQuery,
+    query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
-    let mut parameters = Parameters::parse(query.as_deref())?;
+    let mut parameters = query.parameters()?;
 
     let mut faults = Faults::default();
     let read_key = |last: &str| last.parse().ok().map(TokenOrder);
@@ -77,12 +107,34 @@ pub(crate) async fn list(
     Ok(answer::json(StatusCode::OK, &body))
 }
 
+/// Revokes a token.
+///
+/// Its very next request is refused, on every node.
+#[utoipa::path(
+    delete,
+    path = "/tokens/{id}",
+    operation_id = "revokeToken",
+    tag = "Administration",
+    params(TokenPath),
+    responses(
+        (status = 204, description = "The token is of no use any more."),
+    )
+)]
 pub(crate) async fn revoke(
     State(app): State<App>,
     id: RawName,
     caller: Authenticated,
+    query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
+    let parameters = query.parameters()?;
+
+    let mut faults = Faults::default();
+    parameters.no_more(&mut faults);
+    if !faults.is_empty() {
+        return Err(faults.into());
+    }
+
     let id = TokenId::named(id.as_str());
     if app.ledger.revoke_token(caller.caller(), id).await? {
         Ok(answer::no_content())

@@ -1,6 +1,6 @@
 //! `GET /quotas/{user_id}/{resource}/usage`: the stored usage rows of a pair, newest first.
 
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use quotalog_auth::Action;
@@ -11,21 +11,35 @@ use crate::answer;
 use crate::cursor;
 use crate::extract::bearer::Authenticated;
 use crate::extract::ids::RawPair;
-use crate::extract::page::Parameters;
+use crate::extract::query::{Parameters, Query};
 use crate::fault::Faults;
 use crate::instant;
+use crate::openapi::parameters::{PageQuery, PairPath, UsageQuery};
 use crate::problem::Problem;
 use crate::router::App;
 use crate::wire::{UsageBody, UsageRowBody};
 
+/// Lists what a pair has used, window by window, newest first.
+///
+/// With or without a policy. Windows are kept for `--usage-retention`.
+#[utoipa::path(
+    get,
+    path = "/quotas/{user_id}/{resource}/usage",
+    operation_id = "listUsage",
+    tag = "Lists",
+    params(PairPath, UsageQuery, PageQuery),
+    responses(
+        (status = 200, description = "A page of windows.", body = UsageBody),
+    )
+)]
 pub(crate) async fn list(
     State(app): State<App>,
     raw_pair: RawPair,
     caller: Authenticated,
-    RawQuery(query): RawQuery,
+    query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::ReadUser(raw_pair.user_id()))?;
-    let mut parameters = Parameters::parse(query.as_deref())?;
+    let mut parameters = query.parameters()?;
 
     let mut faults = Faults::default();
     let pair = raw_pair.checked(&mut faults);

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use quotalog_domain::{DeniedItem, Outcome, Refusal, Window};
+use quotalog_domain::{DeniedItem, MissingItem, Outcome, Refusal, Timestamp, Window};
+use quotalog_ledger::store::UsageRange;
 use tokio::task::JoinSet;
 
 use crate::ManualClock;
 use crate::conformance::desk::{
     Desk, assert_exhausted, batch, consume, hits, limits_of, pair, quota_of, usages_of,
 };
+use crate::conformance::lists::MIDNIGHT;
 use crate::conformance::{Database, START};
 
 /// Two stores, each with callers in parallel: the grants sum to the limit, no more and no less.
@@ -113,9 +115,13 @@ pub async fn a_batch_counts_all_or_nothing(database: impl Database, _clock: Arc<
         other => panic!("not exhausted: {other:?}"),
     }
     let without_policy = [("a", "r", 1), ("c", "r", 1)];
+    let missing = MissingItem {
+        position: 1,
+        pair: pair("c", "r"),
+    };
     assert_eq!(
         desk.one(batch(&without_policy)).await,
-        Err(Refusal::NotFound)
+        Err(Refusal::BatchNotFound(vec![missing]))
     );
     assert_eq!(desk.usage(pair("a", "r")).await, 2);
     assert_eq!(desk.usage(pair("b", "r")).await, 3);
@@ -270,4 +276,96 @@ pub async fn a_change_of_window_keeps_the_count_of_the_day(
     desk.set(own(), Window::Daily, 10).await;
     assert_eq!(quota_of(&desk.reset(own()).await).usage, 0);
     assert_eq!(desk.set(own(), Window::Hourly, 10).await.usage, 0);
+}
+
+/// Over as many rows as it takes, and no further back than the window goes.
+pub async fn a_refund_takes_from_the_newest_rows_first(
+    database: impl Database,
+    clock: Arc<ManualClock>,
+) {
+    let desk = Desk::at(&database).await;
+    let own = || pair("u", "r");
+    let rows = async || {
+        let all = UsageRange::default();
+        desk.history(&own(), all, None, 10).await.0
+    };
+    desk.set(own(), Window::Hourly, 100).await;
+    for (hour, units) in [(-1, 9), (8, 2), (9, 3), (10, 4)] {
+        clock.set(MIDNIGHT.plus_s(hour * 3_600 + 60));
+        assert!(desk.consume(own(), units).await.is_ok());
+    }
+    desk.set(own(), Window::Daily, 100).await;
+    assert_eq!(quota_of(&desk.consume(own(), 1).await).usage, 10);
+    assert_eq!(quota_of(&desk.refund(own(), 6).await).usage, 4);
+    assert_eq!(rows().await, [(10, 0), (9, 1), (8, 2), (0, 1), (-1, 9)]);
+    assert_eq!(quota_of(&desk.refund(own(), 100).await).usage, 0);
+    assert_eq!(rows().await, [(10, 0), (9, 0), (8, 0), (0, 0), (-1, 9)]);
+}
+
+/// Each row outside of the window stays, whatever the policy is then.
+pub async fn a_reset_of_an_hour_leaves_the_hours_before(
+    database: impl Database,
+    clock: Arc<ManualClock>,
+) {
+    let desk = Desk::at(&database).await;
+    let own = || pair("u", "r");
+    desk.set(own(), Window::Hourly, 10).await;
+    for (hour, units) in [(9, 3), (10, 4)] {
+        clock.set(MIDNIGHT.plus_s(hour * 3_600 + 60));
+        assert!(desk.consume(own(), units).await.is_ok());
+    }
+    assert_eq!(quota_of(&desk.reset(own()).await).usage, 0);
+    assert_eq!(desk.set(own(), Window::Daily, 10).await.usage, 3);
+    assert_eq!(quota_of(&desk.reset(own()).await).usage, 0);
+    let all = UsageRange::default();
+    let (rows, _) = desk.history(&own(), all, None, 10).await;
+    assert_eq!(rows, [(10, 0), (9, 0)]);
+}
+
+/// Both windows start at midnight, so what was counted in one is inside of the other.
+pub async fn the_first_hour_shares_its_row_with_the_day(
+    database: impl Database,
+    clock: Arc<ManualClock>,
+) {
+    let desk = Desk::at(&database).await;
+    let own = || pair("u", "r");
+    clock.set(MIDNIGHT.plus_s(1_800));
+    desk.set(own(), Window::Daily, 10).await;
+    assert!(desk.consume(own(), 2).await.is_ok());
+    assert_eq!(desk.set(own(), Window::Hourly, 10).await.usage, 2);
+    assert_eq!(quota_of(&desk.consume(own(), 3).await).usage, 5);
+    assert_eq!(desk.set(own(), Window::Daily, 10).await.usage, 5);
+    let all = UsageRange::default();
+    let (rows, _) = desk.history(&own(), all, None, 10).await;
+    assert_eq!(rows, [(0, 5)]);
+}
+
+/// Before 1970 as well, where remainders are negative, and far ahead.
+pub async fn a_clock_of_another_age_counts_in_its_own_windows(
+    database: impl Database,
+    clock: Arc<ManualClock>,
+) {
+    let desk = Desk::at(&database).await;
+    desk.set(pair("hour", "r"), Window::Hourly, 2).await;
+    desk.set(pair("day", "r"), Window::Daily, 2).await;
+    // 1969-12-31T23:59:59.5, 1970, 1904 and 2099, each at its edge.
+    let ages = [-500_000, 0, -2_077_920_000_000_001, 4_070_908_799_999_999];
+    for round in 1..=2 {
+        for unix_us in ages {
+            let now = Timestamp::from_unix_us(unix_us);
+            clock.set(now);
+            for (user_id, window) in [("hour", Window::Hourly), ("day", Window::Daily)] {
+                let outcome = desk.consume(pair(user_id, "r"), 1).await;
+                let quota = quota_of(&outcome);
+                assert_eq!(quota.usage, round, "{user_id} at {unix_us}");
+                assert_eq!(quota.span(), window.span_at(now));
+                assert!(quota.span().contains(now));
+            }
+        }
+    }
+    for unix_us in ages {
+        clock.set(Timestamp::from_unix_us(unix_us));
+        assert_exhausted(&desk.consume(pair("hour", "r"), 1).await, 2);
+        assert_exhausted(&desk.consume(pair("day", "r"), 1).await, 2);
+    }
 }

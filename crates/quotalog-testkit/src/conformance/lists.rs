@@ -176,7 +176,7 @@ impl<S: Store> Desk<S> {
         }
     }
 
-    async fn history(
+    pub(super) async fn history(
         &self,
         pair: &Pair,
         range: UsageRange,
@@ -197,7 +197,7 @@ impl<S: Store> Desk<S> {
 }
 
 /// The start of the day on which the cases begin.
-const MIDNIGHT: Timestamp = START.plus_s(-18 * 3_600 - 20 * 60);
+pub(super) const MIDNIGHT: Timestamp = START.plus_s(-18 * 3_600 - 20 * 60);
 
 fn of_resource(resource: &str) -> QuotaFilter {
     QuotaFilter {
@@ -535,4 +535,34 @@ pub async fn a_revoked_caller_reads_no_list(database: impl Database, _clock: Arc
             assert_eq!(revoking.await.expect("an answer"), Ok(true));
         }
     }
+}
+
+/// A cursor names a place, not an entry: what was there may be gone, and the rest comes once all the same.
+pub async fn a_walk_goes_on_where_its_last_entry_was(
+    database: impl Database,
+    _clock: Arc<ManualClock>,
+) {
+    let desk = Desk::at(&database).await;
+    let resources = ["a", "b", "c", "d", "e", "f"];
+    for resource in resources {
+        desk.set(pair("u", resource), Window::Daily, 5).await;
+    }
+    let (mut of_user, mut after) = (Vec::new(), None);
+    let (mut of_all, mut after_pair) = (Vec::new(), None);
+    loop {
+        let (quotas, next) = desk.page("u", after, 1).await;
+        let all = QuotaFilter::default();
+        let (all, next_pair) = desk.quotas_page(&all, after_pair, 1).await;
+        let last = all[0].pair.clone();
+        of_user.extend(quotas.into_iter().map(|quota| quota.pair));
+        of_all.extend(all.into_iter().map(|quota| quota.pair));
+        assert!(desk.delete(last).await.is_ok());
+        (after, after_pair) = (next, next_pair);
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(after_pair, None);
+    assert_eq!(of_user, resources.map(|resource| pair("u", resource)));
+    assert_eq!(of_all, of_user);
 }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use quotalog_domain::{Answer, Operation, Refusal, Resource, Source, Window};
+use quotalog_domain::{Answer, Operation, Precondition, Refusal, Resource, Source, Window};
+
+use tokio::task::JoinSet;
 
 use crate::ManualClock;
-use crate::conformance::desk::{Desk, assert_exhausted, pair, quota_of};
+use crate::conformance::desk::{Desk, assert_exhausted, limit, pair, quota_of};
 use crate::conformance::{Database, START};
 
 /// Setting tells the quota, keeps usage and the date of creation; deleting is told apart from nothing.
@@ -124,4 +126,62 @@ pub async fn ids_are_bytes(database: impl Database, _clock: Arc<ManualClock>) {
             assert_eq!((quota.usage, quota.pair), (units, pair));
         }
     }
+}
+
+/// On what is stored when the change happens: of many that all saw the same policy, one gets through.
+pub async fn a_precondition_is_judged_with_the_change(
+    database: impl Database,
+    _clock: Arc<ManualClock>,
+) {
+    let desks = [Desk::at(&database).await, Desk::at(&database).await];
+    let set = |units, precondition| Operation::SetPolicy {
+        pair: pair("u", "r"),
+        window: Window::Daily,
+        limit: limit(units),
+        precondition: Some(precondition),
+    };
+    let failed = Err(Refusal::PreconditionFailed);
+    let any = set(1, Precondition::AnyPolicy);
+    assert_eq!(desks[0].operate(any).await, failed);
+    // None serves but the default, which is not the pair's own.
+    desks[0].set_default("r", Window::Daily, 5).await;
+    let any = set(1, Precondition::AnyPolicy);
+    assert_eq!(desks[0].operate(any).await, failed);
+    for none in [true, false] {
+        let seen = desks[0].check(pair("u", "r")).await;
+        let seen = seen.and_then(|quota| quota.revision());
+        assert_eq!(seen.is_none(), none);
+        let mut changes = JoinSet::new();
+        for place in 0..10_usize {
+            let precondition = match &seen {
+                None => Precondition::NoPolicy,
+                Some(revision) => Precondition::OneOf(vec![revision.as_str().into()]),
+            };
+            let units = 100 + u64::try_from(place).expect("few");
+            let (desk, change) = (desks[place % 2].clone(), set(units, precondition));
+            changes.spawn(async move { desk.operate(change).await });
+        }
+        let outcomes = changes.join_all().await;
+        let (made, others): (Vec<_>, Vec<_>) = outcomes.iter().partition(|made| made.is_ok());
+        assert_eq!(made.len(), 1, "{made:?}");
+        assert!(others.iter().all(|other| **other == failed), "{others:?}");
+        assert_eq!(
+            desks[1].check(pair("u", "r")).await.as_ref(),
+            Some(quota_of(made[0]))
+        );
+        // So that the next change is one.
+        desks[0].set(pair("u", "r"), Window::Daily, 50).await;
+    }
+    let delete = |precondition| Operation::DeletePolicy {
+        pair: pair("u", "r"),
+        precondition: Some(precondition),
+    };
+    let old = Precondition::OneOf(vec!["another".into()]);
+    assert_eq!(desks[0].operate(delete(old)).await, failed);
+    assert!(
+        desks[1]
+            .operate(delete(Precondition::AnyPolicy))
+            .await
+            .is_ok()
+    );
 }

@@ -20,7 +20,7 @@ const RETENTION: Retention = Retention {
 impl<S: Store> Desk<S> {
     async fn prune(&self, rows_max: u32) -> u32 {
         let pruned = self.store.prune_step(RETENTION, rows_max).await;
-        pruned.expect("the store answers")
+        pruned.expect("the store answers").rows()
     }
 
     /// Lets hours pass as on a server, which looks at its clock again and again. A clock that leaps is
@@ -140,7 +140,7 @@ pub async fn the_audit_has_a_retention_of_its_own(
     };
     let prune = async |retention, rows_max| {
         let pruned = desk.store.prune_step(retention, rows_max).await;
-        pruned.expect("the store answers")
+        pruned.expect("the store answers").rows()
     };
     for units in 1..=5 {
         desk.set(pair("u", "r"), Window::Daily, units).await;
@@ -180,7 +180,7 @@ pub async fn an_entry_is_as_young_as_those_before_it(
     };
     let prune = async || {
         let pruned = desk.store.prune_step(retention, 100).await;
-        pruned.expect("the store answers")
+        pruned.expect("the store answers").rows()
     };
     let set = async |units| {
         desk.set(pair("u", "r"), Window::Daily, units).await;
@@ -224,7 +224,7 @@ pub async fn a_token_is_pruned_long_after_its_end(
     desk.live_for_h(&clock, 49).await;
     let prune = async || {
         let pruned = desk.store.prune_step(retention, 100).await;
-        pruned.expect("the store answers")
+        pruned.expect("the store answers").rows()
     };
     let listed = async || {
         let page = Page {

@@ -1,14 +1,12 @@
 //! `quotalog copy`.
 
-use std::io::IsTerminal as _;
-
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use crate::app;
 use crate::config::Database;
 use crate::copy::{Copied, Step};
 
+use super::bar::Bar;
 use super::say;
 
 const FROM: &str = "--from";
@@ -50,9 +48,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     from.must_exist_as(FROM)?;
     let bar = Bar::new();
     let copied = app::copy((FROM, &from), (TO, &to), arguments.leave_behind, &|step| {
-        bar.tell(step);
+        tell(&bar, step);
     });
-    bar.0.finish_and_clear();
+    bar.clear();
     let copied = copied?;
     report(&copied, &from, &to, arguments.json);
     Ok(())
@@ -103,29 +101,11 @@ fn json_of(copied: &Copied) -> serde_json::Value {
     })
 }
 
-/// How far it is, on a terminal.
-struct Bar(ProgressBar);
-
-impl Bar {
-    fn new() -> Self {
-        let bar = if std::io::stderr().is_terminal() {
-            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr())
-        } else {
-            ProgressBar::hidden()
-        };
-        let style = ProgressStyle::with_template("{msg:<24} [{bar:30}] {percent:>3} %, {eta} left");
-        Self(match style {
-            Ok(style) => bar.with_style(style),
-            Err(_) => bar,
-        })
-    }
-
-    fn tell(&self, step: Step) {
-        match step {
-            Step::Begun { rows } => self.0.set_length(rows),
-            Step::Writing(table) => self.0.set_message(format!("copying {}", table.noun)),
-            Step::Checking(table) => self.0.set_message(format!("checking {}", table.noun)),
-            Step::Done { rows } => self.0.inc(rows),
-        }
+fn tell(bar: &Bar, step: Step) {
+    match step {
+        Step::Begun { rows } => bar.begin(rows, "copying"),
+        Step::Writing(table) => bar.say(&format!("copying {}", table.noun)),
+        Step::Checking(table) => bar.say(&format!("checking {}", table.noun)),
+        Step::Done { rows } => bar.add(rows),
     }
 }

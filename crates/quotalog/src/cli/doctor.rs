@@ -1,11 +1,12 @@
 //! `quotalog doctor`.
 
+use std::net::{IpAddr, ToSocketAddrs as _};
 use std::path::Path;
 
 use quotalog_record::{ADMIN_TOKEN, Finding, Grade};
 use rustix::fs::{Access, access, statvfs};
 
-use crate::config::Database;
+use crate::config::{self, Database};
 use crate::exit_code::{Exit, Failure};
 use crate::{app, certificate};
 
@@ -59,12 +60,13 @@ fn examine(arguments: &serve::Arguments) -> anyhow::Result<Vec<Finding>> {
     // A setting that `serve` would refuse is refused here in the same words.
     let config = serve::checked(arguments)?;
     let mut findings = vec![Finding::new(Grade::Fine, "settings", "sound")];
-    if let Some(files) = config.tls {
+    if let Some(files) = config.tls.clone() {
         findings.push(match certificate::load(files) {
             Ok(_) => Finding::new(Grade::Fine, "certificate", "it and its key fit together"),
             Err(error) => Finding::new(Grade::Problem, "certificate", format!("{error:#}")),
         });
     }
+    findings.extend(listeners(&config));
     if let Database::Sqlite(file) = &config.database {
         let path = file.absolute();
         findings.extend(path.parent().map(folder_of).unwrap_or_default());
@@ -85,8 +87,62 @@ fn examine(arguments: &serve::Arguments) -> anyhow::Result<Vec<Finding>> {
     Ok(findings)
 }
 
+/// Who could read along: tokens pass in the clear without TLS, and metrics are for whoever reaches them.
+fn listeners(config: &config::Serve) -> Vec<Finding> {
+    let rate_limits = config.rate_limits.as_ref();
+    let plain = [Some(&config.listen), rate_limits.map(|rls| &rls.listen)];
+    let plain = plain
+        .into_iter()
+        .flatten()
+        .filter(|_| config.tls.is_none())
+        .filter_map(|listen| {
+            let advice = "has no TLS, so that tokens can be read on the way: set --tls-cert and --tls-key, or listen \
+                          on the loopback behind a proxy that has it";
+            reachable(listen, |ip| ip.is_loopback(), advice)
+        });
+    let metrics = config.metrics_listen.as_ref().and_then(|listen| {
+        let advice = "serves the metrics to whoever reaches it, without a token or TLS: keep it on the loopback or a \
+                      private network";
+        reachable(listen, |ip| ip.is_loopback() || is_private(ip), advice)
+    });
+    plain.chain(metrics).collect()
+}
+
+/// What to say of an address, unless all that it stands for is harmless.
+fn reachable(
+    listen: &config::Listen,
+    is_harmless: impl Fn(IpAddr) -> bool,
+    advice: &str,
+) -> Option<Finding> {
+    let config::Listen { address, flag, .. } = listen;
+    match address.to_socket_addrs() {
+        Ok(mut found) => {
+            let is_harmless = found.all(|found| is_harmless(found.ip().to_canonical()));
+            let detail = format!("{flag} {address} {advice}");
+            (!is_harmless).then(|| Finding::new(Grade::Warning, "listen", detail))
+        }
+        Err(error) => {
+            let detail = format!("{flag} {address} cannot be looked up: {error}");
+            Some(Finding::new(Grade::Problem, "listen", detail))
+        }
+    }
+}
+
+/// Whether an address is one that no packet from the outside names.
+fn is_private(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_private() || ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_unicast_link_local(),
+    }
+}
+
 fn folder_of(folder: &Path) -> Vec<Finding> {
     let name = folder.display();
+    if !folder.exists() {
+        let detail =
+            format!("{name} is not there; make it, and let it belong to the server's user");
+        return vec![Finding::new(Grade::Problem, "folder", detail)];
+    }
     if let Err(error) = access(folder, Access::WRITE_OK | Access::EXEC_OK) {
         let detail = format!("{name} cannot be written ({error}); the log and the locks lie there");
         return vec![Finding::new(Grade::Problem, "folder", detail)];

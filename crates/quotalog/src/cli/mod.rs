@@ -1,10 +1,13 @@
 //! The command line: what a person may type, and what becomes of it. One subcommand a file.
 
 mod backup;
+mod bar;
 mod completions;
 mod copy;
 mod default;
 mod doctor;
+mod export;
+mod import;
 mod prune;
 mod quota;
 mod serve;
@@ -61,13 +64,21 @@ enum Command {
     /// Set and list the policies that serve all who have none of their own, by asking a running server.
     #[command(subcommand)]
     Default(default::Command),
-    /// Delete usage, kept answers and audit entries that are older than their retention. The retentions are
-    /// those given here, whatever a running server has.
+    /// Delete usage, kept answers and audit entries that are older than their retention.
+    ///
+    /// The retentions are those given here, by flags or variables, else the defaults; those of a running server
+    /// are not known. A server that keeps things for longer than that loses what it was to keep, so give the
+    /// same retentions as it has. The server does the same by itself every ten minutes.
     Prune(prune::Arguments),
     /// Copy the database into a new file, also beside a running server.
     Backup(backup::Arguments),
     /// Copy everything from one database into another: from SQLite to PostgreSQL, or back.
     Copy(copy::Arguments),
+    /// Write policies, defaults or usage into a file that spreadsheets and scripts read, also beside a
+    /// running server.
+    Export(export::Arguments),
+    /// Set policies, defaults or usage from such a file, all of it or nothing, also beside a running server.
+    Import(import::Arguments),
     /// Look the configuration and the database over, and change nothing.
     Doctor(Box<doctor::Arguments>),
     /// Print what a shell needs to complete commands and flags.
@@ -123,7 +134,7 @@ struct RetentionArguments {
         default_value = "35d"
     )]
     usage_retention: String,
-    /// How long the answer to a request with an Idempotency-Key is kept.
+    /// How long the answer to a request with an Idempotency-Key is kept; at least 1s.
     #[arg(
         long,
         env = "QUOTALOG_IDEMPOTENCY_RETENTION",
@@ -131,7 +142,7 @@ struct RetentionArguments {
         default_value = "24h"
     )]
     idempotency_retention: String,
-    /// How long the audit keeps who changed what.
+    /// How long the audit keeps who changed what; at least 1d.
     #[arg(
         long,
         env = "QUOTALOG_AUDIT_RETENTION",
@@ -168,6 +179,8 @@ pub fn main() -> ExitCode {
         Command::Prune(arguments) => prune::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Copy(arguments) => copy::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments, &mut Arguments::command()),
     };

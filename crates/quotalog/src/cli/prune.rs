@@ -15,17 +15,21 @@ pub(super) struct Arguments {
     retention: RetentionArguments,
 }
 
-/// Prunes once. The server does the same every ten minutes.
+/// Prunes once, to the end. The server does the same every ten minutes.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let database = Database::parse(&arguments.database.database)?;
     let retention = arguments.retention.check()?;
     database.must_exist()?;
-    let rows = app::on_store(&database, async |store| {
-        pruning::prune(store, retention, |_| {})
-            .await
-            .map_err(app::failed)
+    let pruned = app::on_store(&database, async |store| {
+        pruning::prune(store, retention).await.map_err(app::failed)
     })?;
+    let rows = pruned.rows;
     let noun = if rows == 1 { "row" } else { "rows" };
-    say(&format!("deleted {rows} {noun}"));
+    let others = if pruned.met_another {
+        "; another process was pruning too"
+    } else {
+        ""
+    };
+    say(&format!("deleted {rows} {noun}{others}"));
     Ok(())
 }

@@ -110,6 +110,15 @@ pub(super) struct Arguments {
     /// [default: an admin's token reads it beside the other routes].
     #[arg(long, env = "QUOTALOG_METRICS_LISTEN", value_name = "ADDRESS")]
     metrics_listen: Option<String>,
+    /// An origin whose pages may use the server from a browser, such as `https://app.example`. May be given several
+    /// times; in the variable, commas part them [default: none].
+    #[arg(
+        long,
+        env = "QUOTALOG_CORS_ORIGIN",
+        value_name = "ORIGIN",
+        value_delimiter = ','
+    )]
+    cors_origin: Vec<String>,
     /// How many requests of one token are worked on at once; more wait for their turn.
     #[arg(
         long,
@@ -121,7 +130,8 @@ pub(super) struct Arguments {
     requests_per_caller_max: usize,
     #[command(flatten)]
     database: DatabaseArgument,
-    /// Where the first admin token is written if standard output is no terminal
+    /// Where the admin token goes that a start makes if the database has no valid one, and standard output is
+    /// no terminal
     /// [default: admin-token beside the SQLite file, else in the working directory].
     #[arg(long, env = "QUOTALOG_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -170,6 +180,7 @@ pub(super) fn checked(arguments: &Arguments) -> anyhow::Result<config::Serve> {
             .map(|address| config::listen("--metrics-listen", "QUOTALOG_METRICS_LISTEN", address))
             .transpose()?,
         rate_limits: rate_limits(&arguments.rls)?,
+        cors: config::cors(&arguments.cors_origin)?,
         requests_per_caller_max: arguments.requests_per_caller_max,
         tls: config::tls(connections.tls_cert.clone(), connections.tls_key.clone())?,
         head_timeout: config::wait(

@@ -32,8 +32,9 @@ pub(super) enum Command {
 pub(super) struct Create {
     #[command(flatten)]
     database: DatabaseArgument,
-    /// What it may do: admin (all), viewer (read every quota and default, but neither tokens nor the
-    /// audit), service (check, consume and refund for every user), or user (check and consume its own).
+    /// What it may do: admin (all), viewer (read every quota, history and default, but neither tokens nor
+    /// the audit), service (check, list, consume and refund for every user, and read histories and defaults),
+    /// or user (check, list and consume its own, and read its history).
     #[arg(long, value_parser = parse_role)]
     role: RoleKind,
     /// The user of a token of the role user.
@@ -164,14 +165,19 @@ impl Create {
             .map(|text| UserId::try_from(text).map_err(|error| wrong("--user-id", &error)))
             .transpose()?;
         let role = Role::new(self.role, user_id).map_err(|error| wrong("--user-id", &error))?;
-        let name = self
-            .name
-            .as_deref()
-            .map(|text| TokenName::try_from(text).map_err(|error| wrong("--name", &error)))
-            .transpose()?;
+        let name = self.name.as_deref().map(name).transpose()?;
         let expires_at = self.expires_at.as_deref().map(instant).transpose()?;
         Ok(Token::generate(role, name, expires_at)?)
     }
+}
+
+/// Names are listed and stored as they are, so none may be a secret that was put in the wrong place.
+fn name(text: &str) -> anyhow::Result<TokenName> {
+    if Token::resembles(text) {
+        let message = "--name must not be a token; if this is one that is in use, revoke it";
+        return Err(Failure::error(Exit::Usage, message));
+    }
+    TokenName::try_from(text).map_err(|error| wrong("--name", &error))
 }
 
 fn instant(text: &str) -> anyhow::Result<Timestamp> {

@@ -53,6 +53,8 @@ fn help_is_as_it_is_kept() {
         &["prune"],
         &["backup"],
         &["copy"],
+        &["export"],
+        &["import"],
         &["doctor"],
         &["completions"],
     ];
@@ -99,6 +101,8 @@ fn every_command_is_in_the_help_that_is_kept() {
         "prune",
         "backup",
         "copy",
+        "export",
+        "import",
         "doctor",
         "completions",
         "help",
@@ -157,6 +161,10 @@ fn wrong_arguments_exit_with_2() {
     fails(&created(&["--role", "root"]), 2, "--role");
     fails(&created(&["--role", "Admin"]), 2, "--role");
     fails(&created(&["--role", "user"]), 2, "--user-id");
+    let secret = format!("ql_{}", "A".repeat(43));
+    let named = created(&["--role", "viewer", "--name", &secret]);
+    fails(&named, 2, "--name must not be a token");
+    assert!(!text(&named.stderr).contains(&secret));
     fails(
         &created(&["--role", "viewer", "--user-id", "u"]),
         2,

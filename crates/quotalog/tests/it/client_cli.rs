@@ -42,7 +42,7 @@ fn a_quota_is_set_counted_given_back_reset_and_removed() {
     let run = |arguments: &str| ask(&server, &arguments.split(' ').collect::<Vec<_>>());
     let usage = |arguments: &str| json(&run(&format!("{arguments} --json")))["usage"].clone();
 
-    fails(&run("quota get u r"), 5, "No policy");
+    fails(&run("quota get u r"), 5, "Neither a policy");
     assert_eq!(usage("quota set u r --daily 10"), 0);
     assert_eq!(usage("quota consume u r"), 1);
     assert_eq!(usage("quota consume u r --amount 5"), 6);
@@ -64,7 +64,7 @@ fn a_quota_is_set_counted_given_back_reset_and_removed() {
     fails(&run("quota set u r --hourly 0"), 2, "limit_count");
     fails(&run("quota set u r --hourly 1000001"), 2, "limit_count");
     assert_eq!(done(&run("quota delete u r")), "");
-    fails(&run("quota delete u r"), 5, "No policy");
+    fails(&run("quota delete u r"), 5, "no policy of their own");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::cli::fails;
 use crate::support::server::{ADMIN, Connection, Site, skipped, until};
 
 const UNIT: &str = include_str!("../../../../deploy/quotalog.service");
+const SETTINGS: &str = include_str!("../../../../deploy/quotalog.env");
 const BALANCER: &str = include_str!("../../../../deploy/haproxy.cfg");
 const ROLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/roles.sql");
 
@@ -39,6 +40,31 @@ fn systemd_takes_the_unit_and_finds_little_exposed() {
     let security = analyze().args(security).arg(&unit).output().unwrap();
     let said = String::from_utf8_lossy(&security.stdout);
     assert!(security.status.success(), "{said}");
+}
+
+/// Both read the file: systemd, and the shell of whoever runs a command by hand.
+#[test]
+fn the_settings_of_the_unit_are_sound_and_a_shell_reads_them() {
+    assert!(UNIT.contains("EnvironmentFile=/etc/quotalog.env"));
+    assert!(UNIT.lines().all(|line| !line.starts_with("Environment=")));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("quotalog.env");
+    let own = format!("sqlite:{}/", folder.path().display());
+    let settings = SETTINGS.replace("sqlite:/var/lib/quotalog/", &own);
+    assert!(settings.contains(&own));
+    std::fs::write(&file, settings).unwrap();
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", r#"set -a; . "$0"; exec "$@""#])
+        .arg(&file);
+    let examined = shell.arg(env!("CARGO_BIN_EXE_quotalog")).arg("doctor");
+    let examined = examined.output().unwrap();
+    let found = String::from_utf8_lossy(&examined.stdout).into_owned();
+    assert!(examined.status.success(), "{found}");
+    assert!(found.contains(&folder.path().join("quotalog.db").display().to_string()));
+    // No variable is unknown.
+    let said = String::from_utf8_lossy(&examined.stderr);
+    assert_eq!(said, "");
 }
 
 #[test]

@@ -93,6 +93,62 @@ fn it_works_beside_a_running_server() {
 }
 
 #[test]
+fn a_listener_that_others_reach_without_tls_is_warned_of() {
+    let site = filled();
+    let check = |more: &[&str], warned: &[&str]| {
+        let report = examine(&site, more);
+        report.finds(&vec!["warning listen"; warned.len()], 0);
+        for flag in warned {
+            assert!(report.text.contains(flag), "{flag}: {}", report.text);
+        }
+    };
+    check(&["--listen", "localhost:0"], &[]);
+    check(&["--listen", "[::1]:8200"], &[]);
+    check(&["--listen", "0.0.0.0:8200"], &["--listen 0.0.0.0:8200"]);
+    check(&["--listen", "[::]:8200"], &["--listen [::]:8200"]);
+    // A private network is none of ours to trust with tokens, but good enough for metrics.
+    check(&["--listen", "10.0.0.1:80"], &["--listen 10.0.0.1:80"]);
+    check(&["--metrics-listen", "10.0.0.1:9100"], &[]);
+    check(&["--metrics-listen", "[fd00::1]:9100"], &[]);
+    check(
+        &["--metrics-listen", "203.0.113.1:9100"],
+        &["--metrics-listen"],
+    );
+    check(&["--metrics-listen", "0.0.0.0:9100"], &["--metrics-listen"]);
+    check(&["--rls-listen", "127.0.0.1:8201"], &[]);
+    check(
+        &[
+            "--listen",
+            "0.0.0.0:1",
+            "--rls-listen",
+            "0.0.0.0:2",
+            "--metrics-listen",
+            "[::]:3",
+        ],
+        &[
+            "--listen 0.0.0.0:1",
+            "--rls-listen 0.0.0.0:2",
+            "--metrics-listen [::]:3",
+        ],
+    );
+    let report = examine(&site, &["--listen", "no-such-host.invalid:8200"]);
+    report.finds(&["problem listen"], 1);
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_told_as_such() {
+    let site = Site::new();
+    let url = format!("sqlite:{}/none/q.db", site.folder.path().display());
+    let report = examine(&site, &["--database", &url]);
+    report.finds(&["problem folder", "warning database"], 1);
+    assert!(
+        report.text.contains("is not there; make it"),
+        "{}",
+        report.text
+    );
+}
+
+#[test]
 fn no_database_yet_is_no_problem() {
     let site = Site::new();
     examine(&site, &[]).finds(&["warning database"], 0);

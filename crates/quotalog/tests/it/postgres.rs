@@ -287,6 +287,62 @@ async fn a_token_revoked_on_one_node_is_refused_by_the_very_next_request_on_the_
     assert_eq!(site.stored("u", "r").values().sum::<u64>(), 10);
 }
 
+/// Roles of different zones, a zone of the database, and one in the URL.
+#[tokio::test]
+async fn sessions_of_different_time_zones_count_in_one_window() {
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    let database = cluster.database();
+    let (site, name) = (Site::on(&database), database.name());
+    let server = site.serve();
+    server.ready().await;
+    database.ask(&format!(
+        "ALTER DATABASE {name} SET timezone = 'Asia/Kathmandu';
+         CREATE ROLE {name}_east LOGIN PASSWORD 'east'; CREATE ROLE {name}_west LOGIN PASSWORD 'west';
+         ALTER ROLE {name}_east SET timezone = 'Pacific/Kiritimati';
+         ALTER ROLE {name}_west SET timezone = 'Pacific/Pago_Pago';
+         GRANT ALL ON ALL TABLES IN SCHEMA public TO {name}_east, {name}_west"
+    ));
+    let port = cluster.port();
+    let at = |user: &str, more: &str| {
+        let url = format!("postgres://{user}@127.0.0.1:{port}/{name}{more}");
+        site.serve_with(|command: &mut Command| command.env("QUOTALOG_DATABASE", url))
+    };
+    let nodes = [
+        server,
+        site.serve(),
+        at(&format!("{name}_east:east"), ""),
+        at(&format!("{name}_west:west"), ""),
+        at("postgres", "?options=-c%20TimeZone%3DAmerica/St_Johns"),
+    ];
+    for node in &nodes {
+        node.ready().await;
+    }
+    for (resource, window) in [("day", "daily"), ("hour", "hourly")] {
+        let path = format!("/quotas/u/{resource}");
+        nodes[2].set(&path, window, 1_000).await;
+        let answers = race(&nodes, amounts(&format!("{path}/consume"), [1; 40])).await;
+        let mut tally = Tally::default();
+        for answer in answers {
+            tally.enter(&answer.is(200));
+        }
+        // A window may end once, but for all of them.
+        assert!(tally.granted.len() <= 2, "{tally:?}");
+        assert_eq!(site.stored("u", resource), tally.granted);
+        for node in &nodes {
+            let (window_start, usage) = node.usage(&path).await;
+            assert!(window_start.ends_with(if window == "daily" {
+                "T00:00:00Z"
+            } else {
+                ":00:00Z"
+            }));
+            let counted = tally.granted.get(&window_start).copied().unwrap_or(0);
+            assert_eq!(usage, counted);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_node_whose_clock_is_a_day_off_counts_in_the_window_of_the_others() {
     let Some(library) = other_clocks() else {

@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use hyper::Method;
+use http_body_util::Full;
+use hyper::{Method, Request};
 use rusqlite::Connection as Database;
 
 use crate::support::answer::Answer;
@@ -227,6 +228,68 @@ fn a_weak_token_of_the_environment_is_refused() {
         assert!(token.is_empty() || !line.contains(token), "{line}");
     }
     assert!(!site.database().exists());
+}
+
+#[test]
+fn an_origin_that_no_browser_sends_is_refused() {
+    let site = Site::new();
+    let refused = |flag: &[&str], variable: Option<&str>| {
+        let (code, line) = site.refused(|command| {
+            let value = variable.map(|value| ("QUOTALOG_CORS_ORIGIN", value));
+            command.args(flag).envs(value)
+        });
+        assert_eq!(code, 2, "{line}");
+        for word in [
+            "--cors-origin",
+            "QUOTALOG_CORS_ORIGIN",
+            "such as https://app.example",
+        ] {
+            assert!(line.contains(word), "{word} is not in: {line}");
+        }
+    };
+    for origin in ["*", "null", "", "app.example", "https://app.example/"] {
+        refused(&[&format!("--cors-origin={origin}")], None);
+        refused(&[], Some(origin));
+    }
+    refused(
+        &["--cors-origin=https://a.example", "--cors-origin=*"],
+        None,
+    );
+    refused(&[], Some("https://a.example,https://b.example:443"));
+    assert!(!site.database().exists());
+}
+
+#[tokio::test]
+async fn pages_of_the_origins_that_are_named_may_use_the_server() {
+    let site = Site::new();
+    let flags = [
+        "--cors-origin",
+        "https://a.example",
+        "--cors-origin=https://b.example",
+    ];
+    let by_flags = site.serve_with(|command| command.args(flags));
+    let variable = (
+        "QUOTALOG_CORS_ORIGIN",
+        "https://a.example,https://b.example",
+    );
+    let by_variable = site.serve_with(|command| command.envs([variable]));
+    for server in [by_flags, by_variable] {
+        for (origin, is_named) in [
+            ("https://a.example", true),
+            ("https://b.example", true),
+            ("https://c.example", false),
+        ] {
+            let request = Request::options("/quotas/u/r/consume")
+                .header("host", "localhost")
+                .header("origin", origin)
+                .header("access-control-request-method", "POST");
+            let request = request.body(Full::default()).unwrap();
+            let mut connection = server.connect().await;
+            let answer = connection.send(request).await.unwrap().is(204);
+            let allowed = answer.header("access-control-allow-origin");
+            assert_eq!(allowed, is_named.then_some(origin));
+        }
+    }
 }
 
 #[test]
@@ -535,4 +598,76 @@ async fn a_database_of_another_program_opens_and_works() {
     assert_eq!(read_number(&site.database(), "PRAGMA user_version"), 77);
     let kept = "SELECT count(*) FROM quota_usage WHERE resource = 'r' AND usage = 7";
     assert_eq!(read_number(&site.database(), kept), 1);
+}
+
+/// Whoever reads the log must find which version ran, where, on what, and that it ended well.
+#[tokio::test]
+async fn a_start_and_its_end_are_logged_without_secrets() {
+    for format in ["text", "json"] {
+        let site = Site::new();
+        let server = site.serve_with(|command| {
+            let beside = [
+                "--metrics-listen",
+                "127.0.0.1:0",
+                "--rls-listen",
+                "127.0.0.1:0",
+            ];
+            command
+                .args(beside)
+                .args(["--log-format", format, "--log-level", "debug"])
+        });
+        server.call(Method::GET, "/quotas/u/r", "").await.is(404);
+        let address = server.address;
+        assert!(server.stop().success());
+        let log = site.log();
+        let line = |message: &str| {
+            let found = log.lines().find(|line| line.contains(message));
+            found.unwrap_or_else(|| panic!("no {message} in {log}"))
+        };
+        let started = line("started");
+        let (version, listens) = (env!("CARGO_PKG_VERSION"), format!("http://{address}"));
+        let file = site.database().display().to_string();
+        for told in [
+            "INFO",
+            version,
+            &listens,
+            "metrics_listen",
+            "rls_listen",
+            "sqlite",
+            &file,
+        ] {
+            assert!(started.contains(told), "no {told} in {started}");
+        }
+        let answered = line("answered");
+        for told in [
+            "status",
+            "404",
+            "duration_us",
+            "token_id",
+            "environment",
+            "request_id",
+        ] {
+            assert!(answered.contains(told), "no {told} in {answered}");
+        }
+        if format == "json" {
+            let answered: serde_json::Value = serde_json::from_str(answered).unwrap();
+            assert!(answered["duration_us"].is_u64(), "{answered}");
+            assert_eq!(answered["route"], "/quotas/{user_id}/{resource}");
+        }
+        assert!(line("stopped").contains("INFO"));
+        assert!(!log.contains(ADMIN));
+    }
+}
+
+#[tokio::test]
+async fn the_metrics_tell_the_version() {
+    let site = Site::new();
+    let server = site.serve();
+    let metrics = server.call(Method::GET, "/metrics", "").await.is(200);
+    let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
+    let line = format!(
+        "quotalog_build_info{{version=\"{}\"}} 1",
+        env!("CARGO_PKG_VERSION")
+    );
+    assert!(metrics.lines().any(|found| found == line), "{metrics}");
 }

@@ -12,7 +12,7 @@ use tonic::transport::Endpoint;
 use tonic::{Code, Request};
 use tower::service_fn;
 
-use crate::support::rls::{Rls, bearer, call, of_pair};
+use crate::support::rls::{Rls, bearer, call, of_pair, with_addend};
 use crate::support::server::{ADMIN, Server, Site, skipped, until, with_rls};
 use crate::support::tls::{Pair, with_tls};
 
@@ -132,6 +132,38 @@ async fn edge_cases_are_the_same_on_postgres() {
     assert_eq!(total(&site, "b"), 5);
     let status = rls.send(call(vec![])).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn the_same_descriptor_twice_is_two_units_at_every_fill_on_postgres() {
+    let Some(site) = on_postgres() else { return };
+    let servers = [site.serve_rls(), site.serve_rls()];
+    for server in &servers {
+        server.ready().await;
+    }
+    let clients = [client(&servers[0]).await, client(&servers[1]).await];
+    for used in 0..=5 {
+        let user = format!("u{used}");
+        let pair = (&*user, "r");
+        let path = format!("/quotas/{user}/r");
+        servers[0].set(&path, "daily", 5).await;
+        if used > 0 {
+            let body = format!(r#"{{"amount":{used}}}"#);
+            let consume = format!("{path}/consume");
+            let consumed = servers[1].call(Method::POST, &consume, &body).await;
+            consumed.is(200);
+        }
+        let twice = clients[usize::from(used % 2 == 0)].ask(&[pair, pair]).await;
+        let fits = used <= 3;
+        let verdict = if fits { Ok } else { OverLimit };
+        assert_eq!(twice, (verdict, vec![verdict, verdict]), "{used} of 5");
+        assert_eq!(total(&site, &user), if fits { used + 2 } else { used });
+    }
+    // Many large ones overflow nothing.
+    let hundred = vec![with_addend(of_pair("u0", "r"), 1_000_000); 100];
+    let response = clients[0].send(call(hundred)).await.unwrap();
+    assert_eq!(response.overall_code(), OverLimit);
+    assert_eq!(total(&site, "u0"), 2);
 }
 
 /// A call of A that gives up after a few seconds.

@@ -220,6 +220,40 @@ async fn a_pair_without_a_policy_fails_the_whole_batch() {
 }
 
 #[tokio::test]
+async fn each_item_that_nothing_serves_is_named_with_the_way_out() {
+    let app = TestApp::new().await;
+    policies(&app, &["u/r hourly 5"]).await;
+    app.default("s", Window::Hourly, 3).await;
+    let items = ["v/r", "u/r", "v/s", "日本/a\"b 7", "v/r 2"];
+    let answer = app.post(CONSUME, &batch(&items)).await;
+    let told = answer.problem(404, "not-found").json();
+    let detail = told["detail"].as_str().unwrap();
+    let named = "items[0] (user \"v\", resource \"r\"), items[3] (user \"日本\", resource \"a\"b\"), \
+                 items[4] (user \"v\", resource \"r\").";
+    assert!(detail.contains(named), "{detail}");
+    for way_out in [
+        "PUT /quotas/{userId}/{resource}",
+        "PUT /defaults/{resource}",
+        "Nothing was counted",
+    ] {
+        assert!(detail.contains(way_out), "{detail}");
+    }
+    // No longer than a person reads.
+    let told = app.post(CONSUME, &batch(&["v/r"; 12])).await.is(404).json();
+    let detail = told["detail"].as_str().unwrap();
+    assert!(detail.contains("items[9] "), "{detail}");
+    assert!(detail.contains(" and 2 more."), "{detail}");
+    // One pair alone is told the same way out.
+    let told = app.post("/quotas/v/r/consume", "").await.is(404).json();
+    let detail = told["detail"].as_str().unwrap();
+    assert!(detail.contains("PUT /defaults/{resource}"), "{detail}");
+    // Where a default serves, there is still no policy to delete.
+    let told = app.delete("/quotas/v/s").await.is(404).json();
+    let detail = told["detail"].as_str().unwrap();
+    assert!(detail.contains("no policy of their own"), "{detail}");
+}
+
+#[tokio::test]
 async fn a_batch_holds_1_to_100_items() {
     let app = TestApp::new().await;
     policies(&app, &["u/r hourly 1000"]).await;

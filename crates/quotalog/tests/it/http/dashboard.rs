@@ -99,6 +99,8 @@ async fn what_is_no_file_of_it_is_no_path() {
         "/dashboard/vendor",
         "/dashboard/vendor/",
         "/dashboard/vendor/README.md",
+        "/dashboard/vendor%2Fpreact.js",
+        "/dashboard/vendor/preact.js/",
         "/dashboard/app.js/",
     ] {
         let answer = ask(&app, Method::GET, path, None).await;

@@ -263,6 +263,32 @@ async fn a_request_that_waits_too_long_is_unavailable_within_5_s() {
     assert_eq!(app.check().await.usage(), 2);
 }
 
+/// A caller sends more than it may have under way: who waits for the caller's turn first has no more time for it all.
+#[tokio::test]
+async fn a_request_that_waits_for_its_turn_too_is_unavailable_within_5_s() {
+    let (app, store) = ready().await;
+    app.consume().await.is(200);
+    store.fail_always(Fault::NotTaken);
+    tokio::time::pause();
+    let (app, start) = (Arc::new(app), tokio::time::Instant::now());
+    let mut sent = JoinSet::new();
+    // More than the share of one caller.
+    for _ in 0..1_100 {
+        let app = Arc::clone(&app);
+        sent.spawn(async move { app.consume().await });
+    }
+    for answer in sent.join_all().await {
+        answer.problem(503, "unavailable");
+    }
+    let waited = start.elapsed();
+    assert!(waited >= WAIT_MAX, "{waited:?}");
+    assert!(waited < Duration::from_secs(5), "{waited:?}");
+    tokio::time::resume();
+    store.mend();
+    app.consume().await.is(200);
+    assert_eq!(app.check().await.usage(), 2);
+}
+
 /// One fault among many that race: each answer is true, and no neighbour fails for good.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fault_in_a_race_leaves_the_count_exact() {

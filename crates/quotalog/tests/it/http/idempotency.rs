@@ -67,7 +67,8 @@ async fn a_replay_is_the_kept_answer_whatever_happened_since() {
         idempotency_s: 86_400,
         audit_s: 400 * 86_400,
     };
-    assert_ne!(app.store.prune_step(retention, 100).await.unwrap(), 0);
+    let pruned = app.store.prune_step(retention, 100).await.unwrap();
+    assert_ne!(pruned.rows(), 0);
     assert_eq!(app.number("SELECT count(*) FROM quota_usage"), 0);
     replay(&app).await;
     let app = app.restart().await;

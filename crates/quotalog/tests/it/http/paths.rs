@@ -328,15 +328,3 @@ async fn head_answers_what_get_does_without_the_body() {
     let unknown = app.call(Method::HEAD, "/quotas/u/r", "unknown", "").await;
     assert_eq!(unknown.is(401).header("www-authenticate"), Some("Bearer"));
 }
-
-/// Parameters where there are none to give are not in the way of counting.
-#[tokio::test]
-async fn a_query_counts_nothing_more() {
-    let app = TestApp::new().await;
-    app.policy("hourly", 5).await;
-    let consumed = app.post("/quotas/u/r/consume?amount=5", "").await.is(200);
-    assert_eq!(consumed.usage(), 1);
-    assert_eq!(consumed.header("location"), None);
-    let refused = app.post("/quotas/u/r/consume?amount=5", "{").await.is(400);
-    assert_eq!(refused.json()["instance"], "/quotas/u/r/consume");
-}

@@ -9,15 +9,16 @@ use hyper::{Method, Request};
 use quotalog_auth::{Caller, Credential, Role, Token, TokenId};
 use quotalog_domain::{Command, Limit, Operation, Resource, Timestamp, UserId, Window};
 use quotalog_front::{Admission, Draining};
-use quotalog_http::{App, Metrics};
+use quotalog_http::{App, Cors, Metrics, Origin};
 use quotalog_ledger::store::{Administer as _, Store};
-use quotalog_ledger::{Ledger, Settings};
+use quotalog_ledger::{Asker, Ledger, Settings};
 use quotalog_store_sqlite::{SqliteConfig, SqliteStore};
 use quotalog_testkit::{FaultyStore, ManualClock};
 use tempfile::TempDir;
 use tower::ServiceExt as _;
 
 use super::answer::Answer;
+use super::described;
 use super::server::read_number;
 
 /// 2026-11-30T18:20:00Z.
@@ -58,6 +59,17 @@ fn site(now: &str) -> (Arc<TempDir>, Arc<ManualClock>) {
     (Arc::new(folder), Arc::new(clock))
 }
 
+fn router(ledger: &Ledger, draining: &Draining, cors: Cors) -> Router {
+    quotalog_http::router(App {
+        ledger: ledger.clone(),
+        draining: draining.clone(),
+        admission: Admission::new(1_024),
+        cors,
+        metrics: Metrics::new(ledger),
+        metrics_apart: false,
+    })
+}
+
 impl TestApp {
     /// A new server at [`NOW`].
     pub(crate) async fn new() -> Self {
@@ -68,6 +80,16 @@ impl TestApp {
     pub(crate) async fn at(now: &str) -> Self {
         let (folder, clock) = site(now);
         Self::open(folder, clock).await
+    }
+
+    /// A new server at [`NOW`] that pages of `origins` may use.
+    pub(crate) async fn for_origins(origins: &[&str]) -> Self {
+        let origins = origins
+            .iter()
+            .map(|origin| Origin::try_from(*origin).unwrap());
+        let mut app = Self::new().await;
+        app.router = router(&app.ledger, &app.draining, Cors::of(origins.collect()));
+        app
     }
 
     /// A new server at [`NOW`] whose store fails when it is told to.
@@ -99,13 +121,7 @@ impl TestApp {
         let wrapped = Arc::new(wrap(store.clone()));
         let ledger = Ledger::start(wrapped.clone(), Settings::default());
         let draining = Draining::default();
-        let router = quotalog_http::router(App {
-            ledger: ledger.clone(),
-            draining: draining.clone(),
-            admission: Admission::new(1_024),
-            metrics: Metrics::new(&ledger),
-            metrics_apart: false,
-        });
+        let router = router(&ledger, &draining, Cors::default());
         let mut app = Self {
             router,
             clock,
@@ -177,7 +193,7 @@ impl TestApp {
             credential: Credential::CommandLine,
         };
         self.ledger
-            .submit(&operator, command)
+            .submit(Asker::now(&operator), command)
             .await
             .unwrap()
             .unwrap();
@@ -198,8 +214,11 @@ impl TestApp {
     pub(crate) async fn send(&self, mut request: Request<Body>) -> Answer {
         let host = HeaderValue::from_static("localhost");
         request.headers_mut().entry("host").or_insert(host);
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let response = self.router.clone().oneshot(request).await.unwrap();
-        Answer::read(response).await.unwrap()
+        let answer = Answer::read(response).await.unwrap();
+        described::check(&method, &path, &answer);
+        answer
     }
 
     /// A request with the admin's token, for fields that a test adds.

@@ -3,6 +3,7 @@
 pub(crate) mod answer;
 pub(crate) mod app;
 pub(crate) mod chance;
+pub(crate) mod described;
 pub(crate) mod envoy;
 pub(crate) mod load;
 pub(crate) mod log;

@@ -28,7 +28,7 @@ pub(crate) const ADMIN: &str = "an-admin-token-of-the-environment-0123456789";
 pub(crate) struct Site {
     pub(crate) folder: TempDir,
     /// One of PostgreSQL instead of a file.
-    postgres: Option<Database>,
+    pub(crate) postgres: Option<Database>,
 }
 
 /// A running server.

@@ -1,22 +1,29 @@
-//! The query string of a list: `limit` and `cursor`, what it is filtered by, and nothing unknown
-//! beside them.
+//! The query string: `limit`, `cursor` and filters of a list, and nothing unknown, so that no parameter is
+//! ignored in silence.
 //!
 //! Names and values are read as forms write them: `+` is a space here, unlike in a path.
 
 use std::borrow::Cow;
 use std::str::FromStr;
 
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use percent_encoding::percent_decode_str;
 use quotalog_domain::IdError;
 use quotalog_ledger::store::Page;
 
 use crate::cursor;
+use crate::exchange::Exchange;
 use crate::fault::{Code, Faults};
 use crate::path::percent_signs_are_sound;
 use crate::problem::Problem;
 
 const LEN_DEFAULT: usize = 100;
 const LEN_MAX: usize = 1_000;
+
+/// The query string as it came; judged only when a handler asks, after the caller's permission. A route without
+/// parameters asks too, and so refuses all of them.
+pub(crate) struct Query(Exchange);
 
 /// The parameters of a query string.
 pub(crate) struct Parameters<'a> {
@@ -26,9 +33,23 @@ pub(crate) struct Parameters<'a> {
     known: Vec<&'static str>,
 }
 
+impl Query {
+    /// The parameters, if the string can be read.
+    pub(crate) fn parameters(&self) -> Result<Parameters<'_>, Problem> {
+        Parameters::parse(self.0.query())
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Query {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
+        Exchange::of(parts).map(Self)
+    }
+}
+
 impl<'a> Parameters<'a> {
-    /// Reads a query string.
-    pub(crate) fn parse(query: Option<&'a str>) -> Result<Self, Problem> {
+    fn parse(query: Option<&'a str>) -> Result<Self, Problem> {
         let query = query.unwrap_or_default();
         let pairs = query
             .split('&')
@@ -113,9 +134,20 @@ impl<'a> Parameters<'a> {
 
     /// Refuses the parameters that no one has taken, each by its name.
     pub(crate) fn no_more(self, faults: &mut Faults) {
+        self.no_more_beside(&[], faults);
+    }
+
+    /// The same, on a route whose body has these fields, for which parameters are easily mistaken.
+    pub(crate) fn no_more_beside(self, fields: &[&str], faults: &mut Faults) {
+        let known = self.known.join(", ");
         for (name, _) in self.left {
-            let known = self.known.join(", ");
-            let message = format!("This path knows these parameters, each once: {known}.");
+            let message = if fields.contains(&&*name) {
+                format!("{name} is a field of the body, which is JSON; it is no parameter.")
+            } else if known.is_empty() {
+                "This method of this path knows no parameters.".to_owned()
+            } else {
+                format!("This path knows these parameters, each once: {known}.")
+            };
             faults.add(name.into_owned(), Code::UnknownParameter, message);
         }
     }

@@ -1,0 +1,28 @@
+//! `GET /openapi.json`: the description of this interface, for programs.
+
+use axum::http::HeaderMap;
+use axum::response::Response;
+
+use crate::answer::Unchanging;
+use crate::openapi;
+
+/// Describes this interface, in OpenAPI 3.1.
+#[utoipa::path(
+    get,
+    path = "/openapi.json",
+    operation_id = "openapi",
+    tag = "Operation",
+    security(()),
+    responses(
+        (status = 200, description = "This document.", body = Object, headers(("ETag"), ("Cache-Control"))),
+        (status = 304, description = "It is still the same.", headers(("ETag"), ("Cache-Control"))),
+    )
+)]
+pub(crate) async fn document(headers: HeaderMap) -> Response {
+    let document = Unchanging {
+        bytes: openapi::json(),
+        content_type: "application/json",
+        coding: None,
+    };
+    document.answer(&headers)
+}
