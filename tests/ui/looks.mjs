@@ -1,11 +1,13 @@
 // Languages, widths, themes, the keyboard, and what screen readers are told.
 
 import assert from "node:assert/strict";
+import { readFileSync, readdirSync } from "node:fs";
 import { ADMIN, api, quota } from "./browser.mjs";
 import { messages as en } from "../../crates/quotalog-http/dashboard/text/en.js";
 import { messages as ja } from "../../crates/quotalog-http/dashboard/text/ja.js";
 import { messages as ptBR } from "../../crates/quotalog-http/dashboard/text/pt-BR.js";
 
+const DASHBOARD = new URL("../../crates/quotalog-http/dashboard/", import.meta.url);
 const PAGES = [["near"], ["user"], ["user", "shown"], ["user", "nobody"], ["quota", "shown", "full"], ["quota", "shown", "over the limit by much"],
   ["quota", "nobody", "nothing"], ["defaults"], ["tokens"], ["new"]];
 
@@ -29,6 +31,18 @@ export async function everyMessageIsThereInEveryLanguage() {
     assert.deepEqual(Object.keys(messages), Object.keys(en));
     for (const [name, text] of Object.entries(messages)) assert.deepEqual(values(text), values(en[name]), name);
   }
+}
+
+export async function everyMessageIsSaidSomewhere() {
+  const scripts = readdirSync(DASHBOARD).filter((name) => name.endsWith(".js"));
+  const source = scripts.map((name) => readFileSync(new URL(name, DASHBOARD), "utf8")).join("");
+  const names = [...source.matchAll(/"([\w.-]+)"/g)].map(([, name]) => name);
+  // A name may be put together: `error.${kind}`.
+  const templates = [...source.matchAll(/`((?:[\w.-]|\$\{[^{}]+\})+)`/g)].map(([, template]) =>
+    new RegExp(`^${template.replace(/\./g, "\\.").replace(/\$\{[^{}]+\}/g, "[\\w.-]+")}$`));
+  const said = new Set(names);
+  const unsaid = Object.keys(en).filter((name) => !said.has(name) && !templates.some((template) => template.test(name)));
+  assert.deepEqual(unsaid, []);
 }
 
 async function walk(tab, { accessible = true } = {}) {

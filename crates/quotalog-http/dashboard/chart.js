@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "./vendor/preact-hooks.js";
 import { now, path, query } from "./api.js";
-import { Loaded, Notice, Table, html, useSession } from "./kit.js";
+import { Empty, Loaded, Notice, Table, html, useSession } from "./kit.js";
 import { useLive } from "./live.js";
 import * as text from "./text.js";
 import { t } from "./text.js";
@@ -41,7 +41,9 @@ export function Past({ userId, resource, quota, changes }) {
   return html`<section aria-labelledby="past">
     <h2 id="past">${t("past.title")}</h2>
     ${live.failure && shown.current && html`<${Notice} tone="warning">${text.failure(live.failure)}<//>`}
-    <${Loaded} live=${kept}>${(data) => html`<${Chart} ...${data} limit=${quota?.limit_count} />`}<//>
+    <${Loaded} live=${kept}>${(data) => data.usage.every((units) => units === 0)
+      ? html`<${Empty}>${t(`past.none.${kind}`, { count: data.starts.length })}<//>`
+      : html`<${Chart} ...${data} limit=${quota?.limit_count} />`}<//>
   </section>`;
 }
 

@@ -92,6 +92,8 @@ export const messages = {
   "past.title": "Past windows",
   "past.hourly": "The last {count} hours: {total} used, at most {most} in one hour.",
   "past.daily": "The last {count} days: {total} used, at most {most} in one day.",
+  "past.none.hourly": "Nothing was used in the last {count} hours.",
+  "past.none.daily": "Nothing was used in the last {count} days.",
   "past.at": "{window}: {count} used",
   "past.limit": "Limit now: {count}",
   "past.table": "Show as a table",

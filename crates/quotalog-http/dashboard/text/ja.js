@@ -92,6 +92,8 @@ export const messages = {
   "past.title": "過去の使用量",
   "past.hourly": "直近 {count} 時間：合計 {total}、1時間の最大 {most}",
   "past.daily": "直近 {count} 日：合計 {total}、1日の最大 {most}",
+  "past.none.hourly": "過去 {count} 時間の使用はありません。",
+  "past.none.daily": "過去 {count} 日間の使用はありません。",
   "past.at": "{window}：{count} 使用",
   "past.limit": "現在の上限：{count}",
   "past.table": "表で表示",

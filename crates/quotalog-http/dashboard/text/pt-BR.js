@@ -92,6 +92,8 @@ export const messages = {
   "past.title": "Janelas passadas",
   "past.hourly": "Últimas {count} horas: {total} usadas, no máximo {most} em uma hora.",
   "past.daily": "Últimos {count} dias: {total} usadas, no máximo {most} em um dia.",
+  "past.none.hourly": "Nada foi usado nas últimas {count} horas.",
+  "past.none.daily": "Nada foi usado nos últimos {count} dias.",
   "past.at": "{window}: {count} usadas",
   "past.limit": "Limite atual: {count}",
   "past.table": "Mostrar como tabela",
