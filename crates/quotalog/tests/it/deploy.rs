@@ -79,7 +79,7 @@ fn the_unit_waits_longer_than_the_server_drains() {
 }
 
 /// A program that ends with the test.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {

@@ -23,6 +23,7 @@ mod grpc;
 mod http;
 mod import;
 mod kill;
+mod monitoring;
 mod pgbouncer;
 mod postgres;
 mod postgres_failover;
