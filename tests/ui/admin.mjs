@@ -12,7 +12,7 @@ async function asAdmin(open, options) {
 export async function aUserIsFoundAndHelped(open) {
   const path = await quota("Ada Example", "api calls", "hourly", 95, 80);
   const tab = await asAdmin(open);
-  await tab.page.getByRole("link", { name: "Find a user" }).click();
+  await tab.turnsTo("Find a user");
   await tab.field("User").fill("Ada Example");
   await tab.button("Find").click();
   await tab.page.getByRole("link", { name: "api calls" }).click();
@@ -150,7 +150,7 @@ export async function aListGoesOnPageByPage(open) {
 
 export async function defaultsAreMadeChangedAndDeleted(open) {
   const tab = await asAdmin(open);
-  await tab.page.getByRole("link", { name: "Defaults" }).click();
+  await tab.turnsTo("Defaults");
   await tab.button("New default").click();
   await tab.field("Resource").fill("shared & common");
   await tab.field("Limit").fill("12");
@@ -190,7 +190,7 @@ export async function defaultsAreMadeChangedAndDeleted(open) {
 
 export async function aTokenIsMadeShownOnceAndRevoked(open) {
   const tab = await asAdmin(open);
-  await tab.page.getByRole("link", { name: "Tokens" }).click();
+  await tab.turnsTo("Tokens");
   await tab.button("New token").click();
   await tab.field("Role").selectOption("user");
   await tab.box().getByRole("button", { name: "Create token" }).click();
@@ -224,7 +224,7 @@ export async function aTokenIsMadeShownOnceAndRevoked(open) {
 
 export async function aNewPolicyChangesNoneThatIsThere(open) {
   const tab = await asAdmin(open);
-  await tab.page.getByRole("link", { name: "New policy" }).first().click();
+  await tab.turnsTo("New policy");
   await tab.button("Create policy").click();
   await tab.sees("An id must not be empty");
   assert.ok(await tab.field("User").evaluate((input) => input === document.activeElement));

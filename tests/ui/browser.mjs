@@ -113,6 +113,11 @@ class Tab {
     await this.settled();
   }
 
+  /** The same by the names above the pages. */
+  async turnsTo(name) {
+    await this.page.locator("header nav").getByRole("link", { name, exact: true }).click();
+  }
+
   /** Waits until nothing is loading any more. */
   async settled() {
     await this.page.waitForFunction(() => document.querySelector("h1") && !document.querySelector(".loading"));

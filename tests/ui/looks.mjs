@@ -70,6 +70,15 @@ export async function inEnglishLightAndWide(open) {
   await tab.visit();
   await tab.settled();
   await walk(tab);
+  // Between a phone and a desk.
+  await tab.page.keyboard.press("Escape");
+  for (const page of [["near"], ["tokens"], ["quota", "shown", "over the limit by much"]]) {
+    await tab.go(...page);
+    for (const width of [1_000, 860, 740, 600]) {
+      await tab.page.setViewportSize({ width, height: 900 });
+      await tab.fitsItsWidth();
+    }
+  }
 }
 
 export async function inJapaneseDarkAndNarrow(open) {

@@ -53,6 +53,6 @@ export function QuotaTable({ quotas, caption, withUser }) {
     { title: t("col.left"), kind: "numeric", cell: ({ remaining }) => text.number(remaining) },
     { title: t("col.resets"), kind: "numeric", cell: ({ reset_at }) => html`<${Countdown} to=${reset_at} />` },
   ].filter(Boolean);
-  return html`<${Table} kind="quotas" caption=${caption} columns=${columns} rows=${quotas}
+  return html`<${Table} kind=${withUser ? "quotas pairs" : "quotas"} caption=${caption} columns=${columns} rows=${quotas}
     rowKey=${({ user_id, resource }) => `${user_id}/${resource}`} />`;
 }

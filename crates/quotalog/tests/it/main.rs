@@ -15,6 +15,7 @@ mod connections;
 mod copy;
 mod dashboard;
 mod deploy;
+mod docs;
 mod doctor;
 mod envoy;
 mod export;
