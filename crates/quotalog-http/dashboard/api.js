@@ -3,7 +3,7 @@
 const ANSWER_MS_MAX = 10_000;
 
 /** Why a call did not succeed. `kind` is the name of its message. */
-export class Failure extends Error {
+class Failure extends Error {
   constructor(kind, { status = 0, problem = {}, retryAfterS = 0, requestId = "" } = {}) {
     super(kind);
     this.kind = kind;
