@@ -1,19 +1,19 @@
 //! `quotalog-client` against the real server: what it answers, what it repeats, and what it lets through.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quotalog_client::{
     Builder, Client, Error, Grant, Item, NewToken, OnOutage, Policy, Quota, Role, Source, Window,
 };
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 use crate::support::server::{ADMIN, Server, Site};
 use crate::support::tls::{Pair, with_tls};
+use crate::support::way::{BAD_GATEWAY, TOO_MANY, Turn, UNAVAILABLE, UNAVAILABLE_FOR_AN_HOUR, Way};
 
 mod gate;
+mod grpc_gate;
 
 fn builder(address: SocketAddr) -> Builder {
     Client::builder(format!("http://{address}")).token(ADMIN)
@@ -309,119 +309,10 @@ async fn a_server_is_known_by_the_given_authority_alone() {
     assert!(matches!(refused, Err(Error::Transport(_))), "{refused:?}");
 }
 
-/// What becomes of one request on its way.
-#[derive(Debug, Clone, Copy)]
-enum Turn {
-    /// It reaches the server, and its answer the client.
-    Pass,
-    /// It reaches the server; the connection breaks before the answer.
-    CutAnswer,
-    /// The same in the middle of the answer.
-    CutInside,
-    /// It is answered with this instead.
-    Answer(&'static str),
-}
-
-const UNAVAILABLE: Turn = Turn::Answer(
-    "HTTP/1.1 503 x\r\ncontent-type: application/problem+json\r\ncontent-length: 32\r\n\
-     connection: close\r\n\r\n{\"type\":\"/problems/unavailable\"}",
-);
-const UNAVAILABLE_FOR_AN_HOUR: Turn = Turn::Answer(
-    "HTTP/1.1 503 x\r\ncontent-type: application/problem+json\r\ncontent-length: 32\r\n\
-     retry-after: 3600\r\nconnection: close\r\n\r\n{\"type\":\"/problems/unavailable\"}",
-);
-const BAD_GATEWAY: Turn =
-    Turn::Answer("HTTP/1.1 502 x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-const TOO_MANY: Turn =
-    Turn::Answer("HTTP/1.1 429 x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-
-/// What stands between client and server: it takes its turns, then lets everything pass.
-struct Way {
-    address: SocketAddr,
-    /// The requests that came, as they came.
-    requests: Arc<Mutex<Vec<String>>>,
-}
-
 impl Way {
-    async fn to(server: SocketAddr, turns: &[Turn]) -> Self {
-        let turns = turns.to_vec();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let mut turns = turns.into_iter();
-        let seen = Arc::clone(&requests);
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let request = take(stream).await;
-                let Some((mut stream, request)) = request else {
-                    continue;
-                };
-                seen.lock().unwrap().push(request.clone());
-                let turn = turns.next().unwrap_or(Turn::Pass);
-                let answer = match turn {
-                    Turn::Answer(answer) => answer.as_bytes().to_vec(),
-                    Turn::Pass => forward(server, &request).await,
-                    Turn::CutAnswer => {
-                        forward(server, &request).await;
-                        Vec::new()
-                    }
-                    Turn::CutInside => {
-                        let mut answer = forward(server, &request).await;
-                        answer.truncate(answer.len() - 1);
-                        answer
-                    }
-                };
-                // The client may be gone by now.
-                let _gone = stream.write_all(&answer).await;
-            }
-        });
-        Self { address, requests }
-    }
-
     fn client(&self) -> Client {
         builder(self.address).build().unwrap()
     }
-
-    /// How many requests came, and how many different keys they bore.
-    fn seen(&self) -> (usize, usize) {
-        let requests = self.requests.lock().unwrap();
-        let keys = requests.iter().filter_map(|request| {
-            let mut lines = request.lines();
-            lines.find(|line| line.starts_with("idempotency-key:"))
-        });
-        let keys: std::collections::BTreeSet<_> = keys.collect();
-        (requests.len(), keys.len())
-    }
-}
-
-/// One whole request; none if the client only looked in.
-async fn take(mut stream: TcpStream) -> Option<(TcpStream, String)> {
-    let mut request = Vec::new();
-    loop {
-        let read = stream.read_buf(&mut request).await.unwrap_or(0);
-        let text = String::from_utf8_lossy(&request).into_owned();
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head
-                .lines()
-                .find_map(|line| line.strip_prefix("content-length: "));
-            let length: usize = length.map_or(0, |length| length.parse().unwrap());
-            if body.len() >= length {
-                return Some((stream, text));
-            }
-        }
-        if read == 0 {
-            return None;
-        }
-    }
-}
-
-async fn forward(server: SocketAddr, request: &str) -> Vec<u8> {
-    let mut stream = TcpStream::connect(server).await.unwrap();
-    let request = request.replacen("\r\n\r\n", "\r\nconnection: close\r\n\r\n", 1);
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.unwrap();
-    answer
 }
 
 #[tokio::test]

@@ -159,7 +159,7 @@ async fn behind_the_balancer_a_node_may_stop_and_nobody_notices() {
         answer.is_ok_and(|answer| answer.status == 200)
     })
     .await;
-    nodes[0].set("/quotas/u/r", "daily", 1_000).await;
+    nodes[0].set("/quotas/u/r", "daily", 1_000_000).await;
     let consume = async || {
         let answer = call(Method::POST, "/quotas/u/r/consume").await.unwrap();
         answer.is(200);

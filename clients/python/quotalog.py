@@ -1,0 +1,207 @@
+"""A client of quotalog, in one file. It needs Python 3.9 and requests; copy it, under MIT or Apache-2.0 as you choose.
+
+    quotalog = Client("http://127.0.0.1:8200", token)
+    try:
+        left = quotalog.consume("alice", "api-calls")["remaining"]
+    except Exhausted as spent:
+        return 429, {"Retry-After": str(spent.retry_after)}
+    except Outage:
+        ...  # quotalog is away: go on or refuse, as you choose.
+
+A quota is the server's own JSON object, as a dict. A call is repeated while that is safe and its deadline has not
+come; whatever it may have counted already, it counts once, since all attempts bear one idempotency key.
+"""
+
+import random
+import time
+import uuid
+from urllib.parse import quote
+
+import requests
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
+
+ATTEMPTS_MAX = 8
+PAUSE_FIRST_S, PAUSE_MAX_S = 0.05, 2.0
+# Why there was no connection to send anything on.
+NOT_SENT = (NewConnectionError, ConnectTimeoutError)
+
+
+class QuotalogError(Exception):
+    """No units were granted. What is raised is one of those below."""
+
+    def __init__(self, message, status=None, problem=None, retry_after=None):
+        super().__init__(message)
+        self.status = status  # of the answer, None without one
+        self.problem = problem or {}  # the problem document (RFC 9457)
+        self.retry_after = retry_after  # in whole seconds, None if the server did not say
+
+
+class Exhausted(QuotalogError):
+    """The units do not fit into what is left, and nothing was counted. After retry_after seconds they may."""
+
+    @property
+    def items(self):
+        """What was asked for, in order, as {"allowed", "quota"}; of a batch also its "amount"."""
+        single = {"allowed": False, "quota": self.problem}
+        return self.problem.get("items") or [single]
+
+    @property
+    def quota(self):
+        """The quota that did not fit; of a batch, the one that is full the longest."""
+        denied = [item["quota"] for item in self.items if not item["allowed"]]
+        return max(denied, key=lambda quota: quota["reset_at"])
+
+    @property
+    def remaining(self):
+        return self.quota["remaining"]
+
+    @property
+    def reset_at(self):
+        return self.quota["reset_at"]
+
+
+class NotFound(QuotalogError):
+    """No policy and no default serves the pair."""
+
+
+class Denied(QuotalogError):
+    """The token is none (status 401), or may not do this (403)."""
+
+
+class Invalid(QuotalogError):
+    """An id, an amount or a key can never be taken, or the key belongs to another request; see problem["errors"]."""
+
+
+class Outage(QuotalogError):
+    """The server cannot be asked for now, and nothing was counted."""
+
+
+class OutcomeUnknown(Outage):
+    """The server cannot be asked for now, and the units may have been counted."""
+
+
+class Unexpected(QuotalogError):
+    """An answer that is none of quotalog's, as from a wrong URL."""
+
+
+class Client:
+    """A server, and the token to ask it with; one for each thread."""
+
+    def __init__(self, url, token, *, deadline=10.0, attempt_timeout=6.0):
+        self._url = url.rstrip("/")
+        self._deadline, self._attempt_timeout = deadline, attempt_timeout
+        self._session = requests.Session()
+        # Not the session's headers alone: a ~/.netrc would come before those.
+        self._session.auth = lambda request: _with_token(request, token)
+
+    def check(self, user_id, resource):
+        """The quota as it is; counts nothing."""
+        return self._call("GET", _path("quotas", user_id, resource))
+
+    def consume(self, user_id, resource, amount=1, *, key=None, wait=False):
+        """Counts the units, all or none. The key is one of the caller's, if it may ask again itself. With wait, a 429
+        is waited for and asked again, as long as the deadline allows."""
+        path = _path("quotas", user_id, resource, "consume")
+        return self._call("POST", path, {"amount": amount}, key, wait)
+
+    def refund(self, user_id, resource, amount=1, *, key=None):
+        """Gives units of the present window back."""
+        return self._call("POST", _path("quotas", user_id, resource, "refund"), {"amount": amount}, key)
+
+    def batch(self, items, *, key=None, wait=False):
+        """Counts several pairs, all or none: {"user_id", "resource", "amount"} each. Returns their quotas, in order."""
+        return self._call("POST", "/consume", {"items": list(items)}, key, wait)["quotas"]
+
+    def _call(self, method, path, body=None, key=None, wait=False):
+        changes = method != "GET"
+        headers = {"Idempotency-Key": _key(key) if key is not None else uuid.uuid4().hex} if changes else {}
+        until, pause_s, may_have_counted = time.monotonic() + self._deadline, PAUSE_FIRST_S, False
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                return self._attempt(method, path, body, headers, until - time.monotonic())
+            except (Exhausted, NotFound, Invalid) as decided:
+                # The server has looked for an answer under the key: no attempt before has counted.
+                if not (wait and isinstance(decided, Exhausted)):
+                    raise
+                failure, may_have_counted = decided, False
+            except Outage as outage:
+                failure = outage
+                may_have_counted |= isinstance(outage, OutcomeUnknown)
+                # A fault of the server's own would meet the same request again.
+                attempt = ATTEMPTS_MAX if outage.status == 500 else attempt
+            except QuotalogError as error:
+                if may_have_counted:
+                    raise _unknown(error) from error
+                raise
+            # By chance, so that many clients do not come back at once; and never before the server wants them.
+            pause = (failure.retry_after or 0) + pause_s * random.uniform(0.5, 1)
+            pause_s = min(pause_s * 2, PAUSE_MAX_S)
+            if attempt == ATTEMPTS_MAX or pause >= until - time.monotonic():
+                raise _unknown(failure) if may_have_counted else failure
+            time.sleep(pause)
+
+    def _attempt(self, method, path, body, headers, left):
+        timeout = max(min(self._attempt_timeout, left), 0.001)
+        try:
+            answer = self._session.request(
+                method, self._url + path, json=body, headers=headers, timeout=timeout, allow_redirects=False
+            )
+        except requests.RequestException as error:
+            was_sent = not isinstance(getattr(error.args[0], "reason", None) if error.args else None, NOT_SENT)
+            raise (OutcomeUnknown if was_sent and method != "GET" else Outage)(str(error)) from error
+        try:
+            document = answer.json()
+        except ValueError:
+            document = None
+        if answer.status_code == 200 and isinstance(document, dict):
+            return document
+        raise _error(answer, document if isinstance(document, dict) else {}, method != "GET")
+
+
+def _error(answer, problem, changes):
+    """What an answer that is no success means."""
+    status, name = answer.status_code, str(problem.get("type", "")).replace("#", "/").rsplit("/", 1)[-1]
+    if status == 429 and name == "quota-exceeded" and ("remaining" in problem or problem.get("items")):
+        kind = Exhausted
+    elif status == 404 and name == "not-found":
+        kind = NotFound
+    elif status in (401, 403):
+        kind = Denied
+    elif status == 422 and name in ("validation-failed", "idempotency-mismatch"):
+        kind = Invalid
+    elif status == 503 and name == "unavailable" or status == 500 and name == "internal":
+        kind = Outage
+    elif status in (502, 503, 504):
+        # The server's own word, or that of a proxy, who does not know what became of the request behind it.
+        kind = OutcomeUnknown if changes else Outage
+    else:
+        kind = Unexpected
+    retry_after = answer.headers.get("Retry-After", "")
+    wait = int(retry_after) if retry_after.isascii() and retry_after.isdigit() else None
+    said = problem.get("detail") or f"the answer was {status} and no problem document"
+    return kind(said, status, problem, wait)
+
+
+def _unknown(error):
+    """What is raised in place of an error, once an earlier attempt may have counted."""
+    return OutcomeUnknown(str(error), error.status, error.problem, error.retry_after)
+
+
+def _with_token(request, token):
+    request.headers["Authorization"] = f"Bearer {token}"
+    return request
+
+
+def _key(key):
+    # A blank at an end would be lost on the way, and the key be another one.
+    if not (key and len(key) <= 255 and all("!" <= character <= "~" for character in key)):
+        raise Invalid("Idempotency-Key must be 1 to 255 visible ASCII characters.")
+    return key
+
+
+def _path(*names):
+    # These would lead to another place once somebody has tidied the path up.
+    for name in names:
+        if name in ("", ".", "..") or "/" in name:
+            raise Invalid(f'{name!r} must be a name other than "." and "..", without a "/".')
+    return "".join("/" + quote(name, safe="") for name in names)
