@@ -8,7 +8,7 @@ import * as roles from "./roles.mjs";
 import * as trouble from "./trouble.mjs";
 
 const DURATION_MS_MAX = 300_000;
-const AT_ONCE = 4;
+const AT_ONCE = 6;
 const walks = Object.entries({ ...roles, ...admin, ...trouble, ...looks });
 const chosen = walks.filter(([name]) => process.argv.length < 3 || process.argv.slice(2).some((part) => name.includes(part)));
 
