@@ -5,7 +5,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap,
+    HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::response::Response;
 use quotalog_domain::{Answer, Decided, DefaultPolicy, Outcome, Quota, Revision};
@@ -75,6 +76,17 @@ impl Unchanging {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         let tag = HeaderValue::try_from(tag).expect("hexadecimal digits are visible ASCII");
         headers.insert(ETAG, tag);
+        response
+    }
+
+    /// Answers with it as a part of a page, of which `policy` says what it may load and run.
+    pub(crate) fn answer_under(&self, policy: &'static str, asked: &HeaderMap) -> Response {
+        let mut response = self.answer(asked);
+        response.headers_mut().extend([
+            (CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy)),
+            (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+            (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        ]);
         response
     }
 }

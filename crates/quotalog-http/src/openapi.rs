@@ -14,8 +14,8 @@ use utoipa::OpenApi;
 
 use crate::front::is_private;
 use crate::routes::{
-    audit, batch, consume, defaults, docs, health, metrics, openapi, policy, problems, quotas,
-    refund, reset, tokens, usage, user_quotas,
+    audit, batch, consume, dashboard, defaults, docs, health, metrics, openapi, policy, problems,
+    quotas, refund, reset, tokens, usage, user_quotas,
 };
 
 /// The name under which operations refer to the bearer token.
@@ -55,6 +55,7 @@ names it.";
         audit::list, tokens::create, tokens::list, tokens::revoke,
         health::alive, health::ready, metrics::for_admins, problems::explain,
         openapi::document, docs::page, docs::file,
+        dashboard::page, dashboard::file, dashboard::file_of_folder,
     ),
     components(schemas(schemas::Problem, schemas::InvalidProblem, parameters::Sort)),
 )]

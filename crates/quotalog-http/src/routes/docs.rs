@@ -4,9 +4,6 @@
 //! page allows neither.
 
 use axum::http::HeaderMap;
-use axum::http::header::{
-    CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-};
 use axum::response::Response;
 
 use crate::answer::Unchanging;
@@ -42,17 +39,8 @@ const STYLE: Unchanging = Unchanging {
 };
 
 /// Swagger UI paints its arrows as images of the form `data:`.
-const SAFETY: [(HeaderName, HeaderValue); 3] = [
-    (
-        CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static(
-            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-             base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-        ),
-    ),
-    (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-    (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-];
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Shows this interface to people.
 ///
@@ -69,7 +57,7 @@ const SAFETY: [(HeaderName, HeaderValue); 3] = [
     )
 )]
 pub(crate) async fn page(headers: HeaderMap) -> Response {
-    safe(PAGE.answer(&headers))
+    PAGE.answer_under(POLICY, &headers)
 }
 
 /// Answers a file that the page needs.
@@ -97,10 +85,5 @@ pub(crate) async fn file(name: RawName, headers: HeaderMap) -> Result<Response, 
         "swagger-ui.css" => STYLE,
         _ => return Err(Problem::no_such_route()),
     };
-    Ok(safe(file.answer(&headers)))
-}
-
-fn safe(mut response: Response) -> Response {
-    response.headers_mut().extend(SAFETY);
-    response
+    Ok(file.answer_under(POLICY, &headers))
 }
