@@ -1,6 +1,7 @@
 //! Answers to requests that succeeded.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::OnceLock;
 
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -45,18 +46,48 @@ pub(crate) fn no_content() -> Response {
 /// What is the same for as long as the program is.
 pub(crate) struct Unchanging {
     pub(crate) bytes: &'static [u8],
-    pub(crate) content_type: &'static str,
+    content_type: &'static str,
     /// How the bytes are compressed, if they are.
-    pub(crate) coding: Option<&'static str>,
+    coding: Option<&'static str>,
+    /// Made of the bytes when somebody first asks for them.
+    tag: OnceLock<String>,
 }
 
 impl Unchanging {
+    pub(crate) const fn new(content_type: &'static str, bytes: &'static [u8]) -> Self {
+        Self::coded(content_type, None, bytes)
+    }
+
+    /// What `bytes` are when they are uncompressed by gzip.
+    pub(crate) const fn gzipped(content_type: &'static str, bytes: &'static [u8]) -> Self {
+        Self::coded(content_type, Some("gzip"), bytes)
+    }
+
+    const fn coded(
+        content_type: &'static str,
+        coding: Option<&'static str>,
+        bytes: &'static [u8],
+    ) -> Self {
+        Self {
+            bytes,
+            content_type,
+            coding,
+            tag: OnceLock::new(),
+        }
+    }
+
+    fn tag(&self) -> &str {
+        self.tag.get_or_init(|| {
+            let mut hasher = DefaultHasher::new();
+            self.bytes.hash(&mut hasher);
+            format!("\"{:016x}\"", hasher.finish())
+        })
+    }
+
     /// Answers with it, or that the client has it already (RFC 9110 section 13.1.2). Who keeps it asks each time,
     /// since the next version of the program answers something else under the same path.
     pub(crate) fn answer(&self, asked: &HeaderMap) -> Response {
-        let mut hasher = DefaultHasher::new();
-        self.bytes.hash(&mut hasher);
-        let tag = format!("\"{:016x}\"", hasher.finish());
+        let tag = self.tag();
         let lines = asked.get_all(IF_NONE_MATCH).iter();
         let lines = lines.filter_map(|line| line.to_str().ok());
         let mut had = lines.flat_map(|line| line.split(',')).map(str::trim);

@@ -24,11 +24,10 @@ macro_rules! file {
     ($path:literal, $content_type:expr) => {
         (
             $path,
-            Unchanging {
-                bytes: include_bytes!(concat!("../../dashboard/", $path)),
-                content_type: $content_type,
-                coding: None,
-            },
+            Unchanging::new(
+                $content_type,
+                include_bytes!(concat!("../../dashboard/", $path)),
+            ),
         )
     };
 }
@@ -37,9 +36,9 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 
 /// It names all else relative to its own path, so that it works below a proxy's prefix too.
-const PAGE: (&str, Unchanging) = file!("index.html", "text/html; charset=utf-8");
+static PAGE: (&str, Unchanging) = file!("index.html", "text/html; charset=utf-8");
 
-const FILES: [(&str, Unchanging); 24] = [
+static FILES: [(&str, Unchanging); 24] = [
     file!("api.js", SCRIPT),
     file!("app.js", SCRIPT),
     file!("chart.js", SCRIPT),
@@ -79,7 +78,7 @@ const FILES: [(&str, Unchanging); 24] = [
     )
 )]
 pub(crate) async fn page(headers: HeaderMap) -> Response {
-    let (_, page) = PAGE;
+    let (_, page) = &PAGE;
     page.answer_under(POLICY, &headers)
 }
 

@@ -13,30 +13,21 @@ use crate::problem::Problem;
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-const PAGE: Unchanging = Unchanging {
-    bytes: include_bytes!("docs/page.html"),
-    content_type: "text/html; charset=utf-8",
-    coding: None,
-};
+static PAGE: Unchanging =
+    Unchanging::new("text/html; charset=utf-8", include_bytes!("docs/page.html"));
 
-const START: Unchanging = Unchanging {
-    bytes: include_bytes!("docs/start.js"),
-    content_type: SCRIPT,
-    coding: None,
-};
+static START: Unchanging = Unchanging::new(SCRIPT, include_bytes!("docs/start.js"));
 
 /// Swagger UI, as `build.rs` lifts it out of its release. Every browser takes gzip, so there is no other form of it.
-const BUNDLE: Unchanging = Unchanging {
-    bytes: include_bytes!(concat!(env!("OUT_DIR"), "/swagger-ui-bundle.js.gz")),
-    content_type: SCRIPT,
-    coding: Some("gzip"),
-};
+static BUNDLE: Unchanging = Unchanging::gzipped(
+    SCRIPT,
+    include_bytes!(concat!(env!("OUT_DIR"), "/swagger-ui-bundle.js.gz")),
+);
 
-const STYLE: Unchanging = Unchanging {
-    bytes: include_bytes!(concat!(env!("OUT_DIR"), "/swagger-ui.css.gz")),
-    content_type: "text/css; charset=utf-8",
-    coding: Some("gzip"),
-};
+static STYLE: Unchanging = Unchanging::gzipped(
+    "text/css; charset=utf-8",
+    include_bytes!(concat!(env!("OUT_DIR"), "/swagger-ui.css.gz")),
+);
 
 /// Swagger UI paints its arrows as images of the form `data:`.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
@@ -80,9 +71,9 @@ pub(crate) async fn page(headers: HeaderMap) -> Response {
 )]
 pub(crate) async fn file(name: RawName, headers: HeaderMap) -> Result<Response, Problem> {
     let file = match name.as_str() {
-        "start.js" => START,
-        "swagger-ui-bundle.js" => BUNDLE,
-        "swagger-ui.css" => STYLE,
+        "start.js" => &START,
+        "swagger-ui-bundle.js" => &BUNDLE,
+        "swagger-ui.css" => &STYLE,
         _ => return Err(Problem::no_such_route()),
     };
     Ok(file.answer_under(POLICY, &headers))

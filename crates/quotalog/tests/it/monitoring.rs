@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use hyper::Method;
 use serde_json::Value;
 
-use crate::support::running::Running;
 use crate::support::app::encoded;
+use crate::support::running::Running;
 use crate::support::server::{ADMIN, Connection, Server, Site, skipped, until};
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
