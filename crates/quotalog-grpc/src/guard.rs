@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use axum::body::Body;
@@ -15,7 +16,7 @@ use quotalog_auth::{Action, Caller};
 use quotalog_front::caught;
 use quotalog_ledger::{Asker, Deadline};
 use tokio::time::Instant;
-use tonic::{Code, Status};
+use tonic::Status;
 use tower::Service;
 
 use crate::answer::OverLimit;
@@ -37,9 +38,15 @@ pub(crate) struct Guarded {
 pub(crate) struct Call {
     caller: Caller,
     deadline: Deadline,
+    was_read: Arc<AtomicBool>,
 }
 
 impl Call {
+    /// Tells that its message was read, so that what fails from here on is not the caller's fault.
+    pub(crate) fn read(&self) {
+        self.was_read.store(true, Ordering::Relaxed);
+    }
+
     pub(crate) fn asker(&self) -> Asker<'_> {
         Asker {
             caller: &self.caller,
@@ -81,7 +88,7 @@ async fn judged(
         None => Ok(answering.await),
     };
     let response = match answered {
-        Ok(Ok(Ok(response))) => known(response),
+        Ok(Ok(Ok(response))) => response,
         Ok(Ok(Err(status))) => status::answer(status),
         Ok(Err(panicked)) => status::answer(status::of_our_fault(panicked)),
         Err(_elapsed) => status::answer(status::too_late()),
@@ -99,14 +106,23 @@ async fn answered(
     deadline: Deadline,
 ) -> Result<Response, Status> {
     let caller = caller(app, request.headers(), deadline).await?;
-    let call = Call { caller, deadline };
+    let call = Call {
+        caller,
+        deadline,
+        was_read: Arc::default(),
+    };
     let admitted = app.admission.admit(call.asker()).await;
     let _admitted = admitted.map_err(status::overloaded)?;
-    request.extensions_mut().insert(call);
-    match service.call(request).await {
-        Ok(response) => Ok(response.map(Body::new)),
+    request.extensions_mut().insert(call.clone());
+    let response = match service.call(request).await {
+        Ok(response) => response.map(Body::new),
         Err(never) => match never {},
+    };
+    if call.was_read.load(Ordering::Relaxed) {
+        return Ok(response);
     }
+    confirm(app, call.asker()).await?;
+    Ok(status::unread(response))
 }
 
 /// Who calls, if it may.
@@ -119,20 +135,16 @@ async fn caller(app: &App, headers: &HeaderMap, deadline: Deadline) -> Result<Ca
     if caller.role.may(Action::ConsumeForAll) {
         return Ok(caller);
     }
-    // The token was remembered, and may have been revoked since.
     let asker = Asker {
         caller: &caller,
         deadline,
     };
-    let confirmed = app.ledger.confirm(asker).await;
-    confirmed.map_err(status::of_ledger)?;
+    confirm(app, asker).await?;
     Err(status::permission_denied())
 }
 
-/// The answer with a code that means something: the library calls UNKNOWN what it cannot read of a message.
-fn known(response: Response) -> Response {
-    if status::code_of(&response) == Code::Unknown {
-        return status::answer(Status::internal("The message could not be read."));
-    }
-    response
+/// Judges the token anew: it was remembered, and may have been revoked since.
+async fn confirm(app: &App, asker: Asker<'_>) -> Result<(), Status> {
+    let confirmed = app.ledger.confirm(asker).await;
+    confirmed.map_err(status::of_ledger)
 }

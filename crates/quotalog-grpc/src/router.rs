@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::from_fn;
+use axum::middleware::{from_fn, map_response};
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::{
     RateLimitServiceServer, SERVICE_NAME,
 };
@@ -18,7 +18,7 @@ use crate::service::RateLimits;
 use crate::{health, http1, status};
 
 /// The largest message of a call. What 100 descriptors with the longest ids need fits in twice.
-const MESSAGE_BYTES_MAX: usize = 128 * 1024;
+pub(crate) const MESSAGE_BYTES_MAX: usize = 128 * 1024;
 
 /// What the services work with.
 #[derive(Clone)]
@@ -45,9 +45,11 @@ pub fn router(app: App) -> Router {
     };
     let service =
         RateLimitServiceServer::new(rate_limits).max_decoding_message_size(MESSAGE_BYTES_MAX);
-    let health = health::service(app.ledger.clone(), app.draining.clone(), SERVICE_NAME);
+    let health = health::service(app.ledger.clone(), app.draining.clone(), SERVICE_NAME)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX);
     let others = Router::new()
         .route_service(&methods_of(health::NAME), health)
+        .layer(map_response(async |response| status::unread(response)))
         .fallback(async || status::answer(Status::unimplemented("There is no such service.")))
         .layer(from_fn(http1::refuse));
     let guarded = Guarded {

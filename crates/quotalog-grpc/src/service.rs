@@ -24,6 +24,7 @@ impl RateLimitService for RateLimits {
         let Some(call) = request.extensions().get::<Call>() else {
             return Err(status::of_our_fault("a call came past the guard"));
         };
+        call.read();
         let hits = match descriptor::hits(&self.keys, request.get_ref()) {
             Ok(hits) => hits,
             Err(faults) => {

@@ -7,6 +7,8 @@ use quotalog_front::Overloaded;
 use quotalog_ledger::LedgerError;
 use tonic::{Code, Status};
 
+use crate::router::MESSAGE_BYTES_MAX;
+
 /// The call comes without a valid token.
 pub(crate) fn unauthenticated() -> Status {
     Status::unauthenticated(
@@ -50,6 +52,32 @@ pub(crate) fn of_our_fault(cause: impl Into<Box<dyn Error>>) -> Status {
 /// The caller has too many calls under way, and this one waited in vain.
 pub(crate) fn overloaded(_: Overloaded) -> Status {
     Status::unavailable("This token has too many calls under way. Nothing was counted.")
+}
+
+/// The library's answer to a call whose message it could not read, with a code that says whose fault that is.
+pub(crate) fn unread(response: Response) -> Response {
+    match code_of(&response) {
+        Code::Internal | Code::Unknown => answer(Status::invalid_argument(
+            "The message could not be read: it is cut off, compressed, not Protobuf, or has text that is not UTF-8.",
+        )),
+        Code::OutOfRange => answer(Status::resource_exhausted(format!(
+            "The message is larger than {MESSAGE_BYTES_MAX} bytes."
+        ))),
+        Code::Ok
+        | Code::Cancelled
+        | Code::InvalidArgument
+        | Code::DeadlineExceeded
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::ResourceExhausted
+        | Code::FailedPrecondition
+        | Code::Aborted
+        | Code::Unimplemented
+        | Code::Unavailable
+        | Code::DataLoss
+        | Code::Unauthenticated => response,
+    }
 }
 
 /// The whole answer to a call that failed.

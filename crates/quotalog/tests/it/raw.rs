@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Method, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::faults::{at_another_time, other_clocks};
@@ -313,6 +314,50 @@ async fn http_2_is_spoken_to_those_who_begin_with_it() {
     server.signal("TERM");
     assert_eq!(server.ended().await.code(), Some(0));
     assert!(running.await.unwrap().is_ok());
+}
+
+/// A frame of HTTP/2 (RFC 9113 section 4.1).
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let [_, length @ ..] = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let head = [&length[..], &[kind, flags], &stream.to_be_bytes()];
+    [&head.concat(), payload].concat()
+}
+
+/// As a proxy does that was kept waiting: it gives up what it asked, and asks anew.
+#[tokio::test]
+async fn many_requests_given_up_at_once_end_no_other_on_their_connection() {
+    const HEADERS: u8 = 1;
+    const RST_STREAM: u8 = 3;
+    const SETTINGS: u8 = 4;
+    const GOAWAY: u8 = 7;
+    const END_STREAM_AND_HEADERS: u8 = 5;
+    const CANCEL: [u8; 4] = 8_u32.to_be_bytes();
+    let site = Site::new();
+    let server = server(&site).await;
+    // GET http /healthz of the authority `q`, with indices of the table that everybody has (RFC 7541 appendix A).
+    let head = b"\x82\x86\x04\x08/healthz\x01\x01q";
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend(frame(SETTINGS, 0, 0, &[]));
+    for stream in (1..600).step_by(2) {
+        bytes.extend(frame(HEADERS, END_STREAM_AND_HEADERS, stream, head));
+        bytes.extend(frame(RST_STREAM, 0, stream, &CANCEL));
+    }
+    bytes.extend(frame(HEADERS, END_STREAM_AND_HEADERS, 601, head));
+    let mut connection = TcpStream::connect(server.address).await.unwrap();
+    connection.write_all(&bytes).await.unwrap();
+    loop {
+        let mut head = [0; 9];
+        connection.read_exact(&mut head).await.unwrap();
+        let [a, b, c, kind, _flags, stream @ ..] = head;
+        let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+        connection.read_exact(&mut payload).await.unwrap();
+        assert_ne!(kind, GOAWAY, "{}", payload.escape_ascii());
+        if kind == HEADERS && u32::from_be_bytes(stream) == 601 {
+            // Its first field is `:status: 200`.
+            assert_eq!(payload.first(), Some(&0x88));
+            break;
+        }
+    }
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ use crate::support::rls::{
     Rls, Service, bearer, call, descriptor, of_pair, serve, verdicts, with_addend,
 };
 
+const HEALTH: &str = "/grpc.health.v1.Health/Check";
 const METHOD: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 async fn start() -> (TestApp, Service, Rls) {
@@ -204,14 +205,24 @@ async fn raw(service: &Service, path: &str, token: &str, body: &[u8]) -> Code {
 async fn what_is_no_call_has_a_code_all_the_same() {
     let (app, service, _rls) = start().await;
     let admin = &*app.admin;
+    // An entry as a proxy sends it for a header in Latin-1: of domain `d`, with `user_id` \xe9 and `resource` r.
+    let not_utf8 = b"\n\x01d\x12\x1d\n\x0c\n\x07user_id\x12\x01\xe9\n\r\n\x08resource\x12\x01r";
+    let not_utf8 = [
+        &[0, 0, 0, 0, u8::try_from(not_utf8.len()).unwrap()][..],
+        not_utf8,
+    ]
+    .concat();
     let too_large = [&[0_u8, 0, 2, 0, 1][..], &[0; 131_073]].concat();
     for (path, body, code) in [
-        (METHOD, &b""[..], Code::Internal),
-        (METHOD, b"\0\0\0\0\x09cut", Code::Internal),
-        (METHOD, b"\0\0\0\0\x03\xff\xff\xff", Code::Internal),
+        (METHOD, &b""[..], Code::InvalidArgument),
+        (METHOD, b"\0\0\0\0\x09cut", Code::InvalidArgument),
+        (METHOD, b"\0\0\0\0\x03\xff\xff\xff", Code::InvalidArgument),
+        (METHOD, &not_utf8, Code::InvalidArgument),
         // Compressed, which was not agreed on.
-        (METHOD, b"\x01\0\0\0\x00", Code::Internal),
-        (METHOD, &too_large, Code::OutOfRange),
+        (METHOD, b"\x01\0\0\0\x00", Code::InvalidArgument),
+        (METHOD, &too_large, Code::ResourceExhausted),
+        (HEALTH, b"\0\0\0\0\x03\xff\xff\xff", Code::InvalidArgument),
+        (HEALTH, &too_large, Code::ResourceExhausted),
         // An empty message is one, of no domain and no descriptor.
         (METHOD, b"\0\0\0\0\0", Code::InvalidArgument),
         (
