@@ -32,11 +32,11 @@ const LIST_BYTES_MAX: u32 = 32 * 1024;
 /// How many requests an HTTP/2 connection may have at once; what RFC 9113 section 6.5.2 asks for at least.
 const STREAMS_MAX: u32 = 100;
 
-/// How many requests of an HTTP/2 connection may wait to be begun though their client has given them up already, before
-/// it is taken for an attacker and the connection is closed, with everybody else's requests on it. A proxy with a deadline
-/// of 20 ms gives up all that it has under way whenever this machine is busy for longer, and asks anew at once; the
-/// library's own bound of 20 would cut it off then.
-const RESETS_PENDING_MAX: usize = 10 * STREAMS_MAX as usize;
+/// How many requests of an HTTP/2 connection may be given up by their client before they are begun, or be refused since
+/// they are too many at once, before it is taken for an attack and closed, with all else that is under way on it. A proxy
+/// that waits for 20 ms does both whenever this machine stands still for longer: this is what it asks in a second. How much
+/// of that can pile up is bounded by what one connection reads before the next one's turn.
+const RESETS_MAX: usize = 10_000;
 
 /// The most bytes of bodies that an HTTP/2 client may have sent without anybody having read them, over all its
 /// requests at once: two batches of the largest size.
@@ -130,7 +130,8 @@ fn of_http2() -> http2::Builder<TokioExecutor> {
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PONG_WAIT_MAX)
         .max_concurrent_streams(STREAMS_MAX)
-        .max_pending_accept_reset_streams(RESETS_PENDING_MAX)
+        .max_pending_accept_reset_streams(RESETS_MAX)
+        .max_local_error_reset_streams(RESETS_MAX)
         .initial_connection_window_size(UNREAD_BYTES_MAX)
         .initial_stream_window_size(UNREAD_BYTES_MAX)
         .max_header_list_size(LIST_BYTES_MAX);
