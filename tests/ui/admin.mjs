@@ -22,14 +22,14 @@ export async function aUserIsFoundAndHelped(open) {
   assert.ok(await tab.page.locator(".chart canvas").isVisible());
 
   // A tenth of 95, rounded up, is 10.
-  await tab.button("+10 %: 105").click();
+  await tab.button("+10%, to 105").click();
   await tab.box().getByText("changes from 95 per hour to 105 per hour").waitFor();
   await tab.isAccessible();
   await tab.page.keyboard.press("Escape");
   await tab.box().waitFor({ state: "detached" });
   assert.equal((await api("GET", path)).limit_count, 95);
-  assert.ok(await tab.button("+10 %: 105").evaluate((button) => button === document.activeElement));
-  await tab.button("+10 %: 105").click();
+  assert.ok(await tab.button("+10%, to 105").evaluate((button) => button === document.activeElement));
+  await tab.button("+10%, to 105").click();
   await tab.confirms("Save");
   await tab.sees(/^Saved: 105 per hour\. Used 80/);
   assert.equal((await api("GET", path)).limit_count, 105);
@@ -64,11 +64,11 @@ export async function aTenthMoreStopsAtTheLargestLimit(open) {
   await quota("big", "c", "daily", 1);
   const tab = await asAdmin(open);
   await tab.go("quota", "big", "a");
-  await tab.button("+10 %: 1,000,000").waitFor();
+  await tab.button("+10%, to 1,000,000").waitFor();
   await tab.go("quota", "big", "b");
-  assert.ok(await tab.page.getByRole("button", { name: "+10 %" }).isDisabled());
+  assert.ok(await tab.page.getByRole("button", { name: "+10%" }).isDisabled());
   await tab.go("quota", "big", "c");
-  await tab.button("+10 %: 2").waitFor();
+  await tab.button("+10%, to 2").waitFor();
 }
 
 export async function anEditIsGuarded(open) {
@@ -104,6 +104,16 @@ export async function anEditIsGuarded(open) {
   assert.equal(await tab.field("Limit").inputValue(), "20");
 }
 
+export async function anImportOfUsageIsNoReset(open) {
+  const tab = await asAdmin(open);
+  await tab.go("quota", "imported", "r");
+  const entry = tab.page.locator("tbody tr", { hasText: "Command line" });
+  await entry.getByText("Usage set").waitFor();
+  await entry.getByText("0 → 7").waitFor();
+  await entry.getByText("Window Nov 30, 2026, 18:00 UTC").waitFor();
+  assert.doesNotMatch(await tab.text(), /Usage reset/);
+}
+
 export async function aBarFillsWhileOneLooks(open) {
   const path = await quota("filling", "r", "daily", 10, 1);
   const tab = await asAdmin(open);
@@ -113,6 +123,10 @@ export async function aBarFillsWhileOneLooks(open) {
   await api("POST", `${path}/consume`, { amount: 9 });
   await tab.shows("remaining", 0);
   assert.equal(await meter.getAttribute("aria-valuenow"), "100");
+
+  // The chart's last bar is as high as the bar.
+  await tab.page.getByText("Show as a table").click();
+  await tab.page.locator("details tbody tr").first().getByText("10", { exact: true }).waitFor();
 
   // Beyond a limit that was lowered: full, and said so.
   await quota("filling", "r", "daily", 4);
@@ -202,8 +216,8 @@ export async function aTokenIsMadeShownOnceAndRevoked(open) {
   await tab.page.getByRole("heading", { name: "Copy the token now" }).waitFor();
   const secret = await tab.page.locator("[name=secret]").inputValue();
   await tab.isAccessible();
-  // It cannot be seen again, so no stray key closes the box.
-  await tab.page.keyboard.press("Escape");
+  // It cannot be seen again, so no key closes the box, however often.
+  for (let presses = 0; presses < 3; presses += 1) await tab.page.keyboard.press("Escape");
   assert.equal((await api("GET", "/quotas/token%20owner", undefined, secret)).status, 200);
   await tab.context.grantPermissions(["clipboard-read", "clipboard-write"]);
   await tab.button("Copy").click();
@@ -259,6 +273,12 @@ export async function theFullestAreFilteredByResource(open) {
   await tab.page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 2);
   const users = await tab.page.locator("tbody tr td:first-child a").allInnerTexts();
   assert.deepEqual(users, ["f2", "f1"]);
+  // The way back from a quota leads to the same list.
+  await tab.page.getByRole("link", { name: "filtered" }).first().click();
+  await tab.shows("usage", 9);
+  await tab.page.goBack();
+  await tab.page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 2);
+  assert.equal(await tab.field("Resource").inputValue(), "filtered");
   await tab.field("Resource").fill("filtere_");
   await tab.button("Show").click();
   await tab.sees("There are no quotas of");

@@ -2,8 +2,10 @@
 // a dialog of the browser's own, ask another host.
 
 import assert from "node:assert/strict";
+import { createHmac, randomUUID } from "node:crypto";
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
+import { setTimeout as pause } from "node:timers/promises";
 
 const url = process.env.QUOTALOG_URL;
 const admin = process.env.QUOTALOG_ADMIN_TOKEN;
@@ -17,15 +19,16 @@ export const PATIENCE_MS = 30_000;
 /** A segment of a path. */
 export const segment = encodeURIComponent;
 
-/** One call of the API, outside the browser. */
+/** One call of the API, outside the browser. A server whose machine is too busy for it is asked again, as it says. */
 export async function api(method, path, body, token = admin) {
-  const response = await fetch(url + path, {
-    method,
-    headers: { authorization: `Bearer ${token}`, ...(body && { "content-type": "application/json" }) },
-    body: body && JSON.stringify(body),
-  });
-  const text = await response.text();
-  return { status: response.status, ...(text ? JSON.parse(text) : {}) };
+  const headers = { authorization: `Bearer ${token}`, "idempotency-key": randomUUID(), ...(body && { "content-type": "application/json" }) };
+  const lastMs = Date.now() + PATIENCE_MS;
+  for (;;) {
+    const response = await fetch(url + path, { method, headers, body: body && JSON.stringify(body) });
+    const text = await response.text();
+    if (response.status !== 503 || Date.now() > lastMs) return { status: response.status, ...(text ? JSON.parse(text) : {}) };
+    await pause(1_000 * response.headers.get("retry-after"));
+  }
 }
 
 /** Sets a policy, counts so many units under it, and returns its path. */
@@ -40,6 +43,16 @@ export async function token(role, user_id) {
   const made = await api("POST", "/tokens", { role, user_id });
   assert.equal(made.status, 201);
   return made.token;
+}
+
+/** A JWT that is good for so many seconds from now, by the server's clock. */
+export async function jwt(claims, seconds) {
+  const { headers } = await fetch(`${url}/healthz`);
+  const exp = Math.floor(Date.parse(headers.get("date")) / 1_000) + seconds;
+  const { QUOTALOG_JWT_SECRET: secret, QUOTALOG_JWT_AUDIENCE: aud } = process.env;
+  const parts = [{ alg: "HS256" }, { aud, exp, ...claims }];
+  const signed = parts.map((part) => Buffer.from(JSON.stringify(part)).toString("base64url")).join(".");
+  return `${signed}.${createHmac("sha256", secret).update(signed).digest("base64url")}`;
 }
 
 export async function launch() {
@@ -132,8 +145,16 @@ class Tab {
     await this.page.locator(`[data-name=${name}]`, { hasText: new RegExp(`^${value}$`) }).waitFor();
   }
 
+  /** Confirms what the box asks, again where the server was too busy for it. */
   async confirms(name) {
-    await this.box().getByRole("button", { name, exact: true }).click();
+    const lastMs = Date.now() + PATIENCE_MS;
+    do {
+      await this.box().getByRole("button", { name, exact: true }).click();
+      await this.page.waitForFunction(() => {
+        const box = document.querySelector("dialog");
+        return !box || box.innerText.includes("Try again in");
+      });
+    } while ((await this.box().count()) && Date.now() < lastMs);
     await this.box().waitFor({ state: "detached" });
   }
 

@@ -21,6 +21,7 @@ async function make() {
   await quota("shown", "over the limit by much", "daily", 900_000, 900_000);
   await quota("shown", "over the limit by much", "daily", 100_000);
   await quota("shown", "a-resource-with-a-name-that-is-as-long-as-some-systems-make-them/".slice(0, -1), "daily", 1_000_000, 820_000);
+  await api("POST", "/tokens", { role: "user", user_id: "u".repeat(255), name: "n".repeat(100) });
   await api("PUT", "/defaults/shown-default", { window: "hourly", limit_count: 3 });
   await api("POST", "/quotas/shown/shown-default/consume");
 }

@@ -1,10 +1,10 @@
 // Who may come in, and what each sees.
 
 import assert from "node:assert/strict";
-import { ADMIN, api, quota, token } from "./browser.mjs";
+import { ADMIN, PATIENCE_MS, api, jwt, quota, token } from "./browser.mjs";
 
 /** Every control that changes something on the server. */
-const CHANGES = /^(New policy|New default|New token|Reset usage|Give units back|Delete policy|Save|Edit|Delete|Revoke|\+10 %)/;
+const CHANGES = /^(New policy|New default|New token|Reset usage|Give units back|Delete policy|Save|Edit|Delete|Revoke|\+10%)/;
 
 async function mayChangeNothing(tab) {
   const controls = await tab.page.locator("main button, main a").allInnerTexts();
@@ -112,4 +112,25 @@ export async function aRevokedTokenEndsTheVisit(open) {
   await tab.button("Refresh").click();
   await tab.sees("Your token is no longer valid. Sign in with another one.");
   assert.equal(await tab.page.evaluate(() => sessionStorage.length), 0);
+}
+
+export async function aSignedTokenIsItsUsersUntilItExpires(open) {
+  await quota("日本 jwt", "calls", "daily", 10, 3);
+  const tab = await open();
+  // It tells whose it is, so nobody asks. The server has 30 s of grace.
+  await tab.signIn(await jwt({ sub: "日本 jwt" }, -10));
+  await tab.page.getByRole("heading", { name: "My quotas" }).waitFor();
+  await tab.page.getByRole("link", { name: "calls" }).click();
+  await tab.shows("usage", 3);
+  await mayChangeNothing(tab);
+  await tab.page.getByText("Your token is no longer valid. Sign in with another one.").waitFor({ timeout: 2 * PATIENCE_MS });
+  assert.equal(await tab.page.evaluate(() => sessionStorage.length), 0);
+  // Whoever signs in again is where they were.
+  await tab.page.locator("[name=token]").fill(await jwt({ sub: "boss/1", role: "admin" }, 600));
+  await tab.page.keyboard.press("Enter");
+  await tab.page.getByRole("heading", { name: "calls" }).waitFor();
+  await tab.button("Reset usage").click();
+  await tab.confirms("Reset usage");
+  await tab.sees("Signed token of");
+  await tab.shows("usage", 0);
 }

@@ -1,5 +1,6 @@
 // Walks the dashboard of a running server as its readers do. `crates/quotalog/tests/it/dashboard.rs` starts the server
-// and this, and says where they are: QUOTALOG_URL, QUOTALOG_ADMIN_TOKEN, CHROMIUM, UI_MODULES. Arguments choose walks.
+// and this, and says where they are: QUOTALOG_URL, QUOTALOG_ADMIN_TOKEN, QUOTALOG_JWT_SECRET, QUOTALOG_JWT_AUDIENCE,
+// CHROMIUM, UI_MODULES. Arguments choose walks.
 
 import { launch } from "./browser.mjs";
 import * as admin from "./admin.mjs";

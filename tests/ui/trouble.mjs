@@ -17,6 +17,9 @@ async function asAdmin(open, options) {
   return tab;
 }
 
+/** A name as it is read out. */
+const marked = (name) => name.replace("\u202e", "U+202E \u202e");
+
 export async function c69_namesAreTextEverywhere(open) {
   const names = ["<img src=x onerror=alert(1)>", "x');alert(1);", "\u202e<b>a&amp;b"];
   const tab = await asAdmin(open);
@@ -24,7 +27,7 @@ export async function c69_namesAreTextEverywhere(open) {
     await quota(name, name, "daily", 10, 9);
     await tab.go("user", name);
     await tab.page.getByRole("heading", { level: 1 }).getByText(name, { exact: true }).waitFor();
-    await tab.page.getByRole("link", { name, exact: true }).click();
+    await tab.page.getByRole("link", { name: marked(name), exact: true }).click();
     await tab.shows("usage", 9);
     assert.equal(await tab.page.title(), `${name} · quotalog`);
     await tab.button("Reset usage").click();
@@ -35,7 +38,7 @@ export async function c69_namesAreTextEverywhere(open) {
   }
   await tab.go("near");
   await tab.field("Rows").selectOption("100");
-  for (const name of names) await tab.page.getByRole("link", { name, exact: true }).first().waitFor();
+  for (const name of names) await tab.page.getByRole("link", { name: marked(name), exact: true }).first().waitFor();
   // What is no id is said to be none, and is text as well.
   for (const name of ["x');alert(1);//", "<img/src=x onerror=alert(1)>", "..", "."]) {
     await tab.go("user");
@@ -64,6 +67,35 @@ export async function c69_namesAreTextEverywhere(open) {
   tab.found.splice(0, tab.found.length, ...tab.found.filter((found) => !/Content Security Policy|TrustedScript/.test(found)));
 }
 
+export async function c69_whatCannotBeSeenInANameIsMarked(open) {
+  const tab = await asAdmin(open);
+  const names = { "alike": [], "alike\u200b": ["U+200B"], " alike": ["␣"], "ali\u00a0ke": ["U+00A0"], "ali ke": [], "\u202eekila": ["U+202E"] };
+  for (const [name, marks] of Object.entries(names)) {
+    await quota(name, name, "daily", 10, 9);
+    await tab.go("quota", name, name);
+    await tab.shows("usage", 9);
+    const heading = tab.page.locator("h1");
+    assert.deepEqual(await heading.locator(".unseeable").evaluateAll((all) => all.map(({ dataset }) => dataset.mark)), marks);
+    // Whoever copies it has the very name.
+    assert.equal(await heading.evaluate((h1) => {
+      getSelection().selectAllChildren(h1);
+      return getSelection().toString();
+    }), name);
+  }
+  // The last one turns nothing around.
+  const [first, last] = await tab.page.locator("h1").evaluate((h1) => {
+    const text = h1.firstElementChild.lastChild;
+    return [0, text.length - 1].map((place) => {
+      const range = document.createRange();
+      range.setStart(text, place);
+      range.setEnd(text, place + 1);
+      return range.getBoundingClientRect().left;
+    });
+  });
+  assert.ok(first < last);
+  await tab.isAccessible();
+}
+
 export async function c71_refusalsHaveMessagesOfTheirOwn(open) {
   await quota("refused", "r", "daily", 10, 5);
   const tab = await asAdmin(open);
@@ -74,6 +106,8 @@ export async function c71_refusalsHaveMessagesOfTheirOwn(open) {
     [429, { "retry-after": "30" }],
     [503, { "retry-after": "2" }, { type: "/problems/unavailable" }],
     [503, { "retry-after": "2" }, { type: "/problems/outcome-unknown" }],
+    [502],
+    [500, { "x-request-id": "the-number" }],
   ]) {
     await tab.page.route("**/reset", (route) => route.fulfill(refusal(status, headers, problem)));
     await tab.button("Reset usage").click();
@@ -86,6 +120,8 @@ export async function c71_refusalsHaveMessagesOfTheirOwn(open) {
   assert.match(said["429 "], /Too many requests.*Try again in 30s/);
   assert.match(said["503 /problems/unavailable"], /cannot reach its data.*Nothing was changed/);
   assert.match(said["503 /problems/outcome-unknown"], /may or may not have been made/);
+  assert.match(said["502 "], /may or may not have been made/);
+  assert.match(said["500 "], /went wrong \(500\)\. .*this number: the-number/);
   assert.equal((await api("GET", "/quotas/refused/r")).usage, 5);
 
   await tab.page.route("**/reset", (route) => route.fulfill(refusal(401)));
@@ -123,6 +159,7 @@ export async function c71_aFailedRefreshKeepsTheOldNumbersMarkedWithTheirTime(op
   await tab.page.route("**/quotas?sort**", (route) => route.fulfill(refusal(503, {}, { type: "/problems/unavailable" })));
   await tab.go("near");
   await tab.sees("The server cannot reach its data");
+  assert.doesNotMatch(await tab.text(), /Nothing was changed/);
   assert.equal(await tab.page.locator("table").count(), 0);
   await tab.page.unroute("**/quotas?sort**");
   await tab.button("Try again").click();
@@ -208,6 +245,45 @@ export async function c71_aDoubleClickResetsOnce(open) {
   assert.equal(keys.length, 1);
   const entries = (await api("GET", "/audit?user_id=double")).entries.filter(({ action }) => action === "quota.reset");
   assert.equal(entries.length, 1);
+}
+
+export async function aBoxStaysWhileItsChangeIsUnderWay(open) {
+  const path = await quota("slow", "r", "daily", 100, 50);
+  const tab = await asAdmin(open);
+  await tab.go("quota", "slow", "r");
+  const held = [];
+  await tab.page.route("**/refund", (route) => held.push(route));
+  await tab.button("Give units back").click();
+  await tab.field("Units to give back").fill("10");
+  await tab.box().getByRole("button", { name: "Give units back" }).click();
+  await tab.box().getByRole("button", { name: "One moment…" }).waitFor();
+  // Neither a key nor a button calls back what was sent, and closed boxes would be opened again, to send it again.
+  for (let presses = 0; presses < 3; presses += 1) await tab.page.keyboard.press("Escape");
+  await tab.box().getByRole("button", { name: "Cancel" }).click({ force: true });
+  assert.equal(await tab.box().count(), 1);
+  await tab.isAccessible();
+  for (const route of held) await route.continue();
+  await tab.sees(/^Units were given back/);
+  assert.equal(await tab.box().count(), 0);
+  assert.equal(held.length, 1);
+  assert.equal((await api("GET", path)).usage, 40);
+}
+
+export async function aPageOfAProxyIsNoAnswer(open) {
+  const path = await quota("proxied", "r", "daily", 100, 50);
+  const tab = await asAdmin(open);
+  const signIn = { status: 200, contentType: "text/html", body: "<h1>Sign in to the proxy</h1>" };
+  await tab.page.route("**/quotas/**", (route) => route.fulfill(signIn));
+  await tab.go("quota", "proxied", "r");
+  await tab.sees("The server does not answer.");
+  await tab.page.unroute("**/quotas/**");
+  await tab.button("Refresh").click();
+  await tab.shows("usage", 50);
+  await tab.page.route("**/reset", (route) => route.fulfill(signIn));
+  await tab.button("Reset usage").click();
+  await tab.box().getByRole("button", { name: "Reset usage" }).click();
+  await tab.box().getByText("may or may not have been made").waitFor();
+  assert.equal((await api("GET", path)).usage, 50);
 }
 
 export async function aLostAnswerIsTriedAgainUnderItsKey(open) {

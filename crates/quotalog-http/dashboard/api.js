@@ -4,9 +4,10 @@ const ANSWER_MS_MAX = 10_000;
 
 /** Why a call did not succeed. `kind` is the name of its message. */
 class Failure extends Error {
-  constructor(kind, { status = 0, problem = {}, retryAfterS = 0, requestId = "" } = {}) {
+  constructor(kind, { changes = false, status = 0, problem = {}, retryAfterS = 0, requestId = "" } = {}) {
     super(kind);
     this.kind = kind;
+    this.changes = changes;
     this.status = status;
     this.errors = Array.isArray(problem.errors) ? problem.errors : [];
     this.retryAfterS = retryAfterS;
@@ -68,20 +69,24 @@ export function client(token, onUnauthorized = () => {}) {
       const text = await response.text();
       const isJson = /\bjson\b/.test(response.headers.get("Content-Type") ?? "");
       data = isJson && text ? JSON.parse(text) : null;
+      // Such as the page of a proxy that wants somebody to sign in there.
+      if (response.ok && response.status !== 204 && data === null) throw new TypeError("an answer of somebody else");
     } catch (error) {
       if (signal?.aborted) throw error;
-      throw new Failure(changes ? "lost" : "unreachable");
+      throw new Failure(changes ? "lost" : "unreachable", { changes });
     }
     setClock(response.headers.get("Date"));
     if (response.ok) return { data, etag: response.headers.get("ETag") };
-    const failure = failed(response, data ?? {});
+    const failure = failed(response, data ?? {}, changes);
     if (failure.status === 401) onUnauthorized();
     throw failure;
   };
 }
 
-function failed(response, problem) {
+function failed(response, problem, changes) {
   const { status } = response;
+  // What a proxy says when it had no answer.
+  const unanswered = changes ? "lost" : "unreachable";
   const kinds = {
     401: "unauthorized",
     403: "forbidden",
@@ -89,9 +94,12 @@ function failed(response, problem) {
     412: "changed",
     422: "invalid",
     429: "tooMany",
+    502: unanswered,
+    504: unanswered,
     503: String(problem.type).endsWith("/outcome-unknown") ? "lost" : "unavailable",
   };
   return new Failure(kinds[status] ?? "other", {
+    changes,
     status,
     problem,
     retryAfterS: Number(response.headers.get("Retry-After")) || 0,

@@ -129,16 +129,18 @@ function SignedIn({ session, onSignOut }) {
   // Whoever has one user's token is on that user's pages, whatever the address says.
   const shownIds = session.role === "user" ? [session.userId, ...ids.slice(1)] : known ? ids : [];
   const address = [shown, ...shownIds].join("/");
+  // Another filter is no other page.
+  const component = shown === "near" ? shown : address;
 
   // A reader of screens hears that the page is another one; what was said belonged to the page before.
-  const before = useRef(session.isNew ? null : address);
+  const before = useRef(session.isNew ? null : component);
   const main = useRef();
   useLayoutEffect(() => {
-    if (before.current === address) return;
-    before.current = address;
+    if (before.current === component) return;
+    before.current = component;
     main.current.querySelector("h1")?.focus({ preventScroll: true });
     scrollTo(0, 0);
-  }, [address]);
+  }, [component]);
 
   return html`<${Session.Provider} value=${value}>
     <${Frame} mainRef=${main} session=${session} pages=${pages} shown=${shown} onSignOut=${() => onSignOut(false)}>
@@ -148,7 +150,7 @@ function SignedIn({ session, onSignOut }) {
           <button type="button" class="quiet" aria-label=${t("close")} onClick=${() => setSaid(null)}>×</button>
         </div>`}
       </div>
-      <${COMPONENTS[shown]} key=${address} ids=${shownIds} say=${(words, tone, at) => setSaid({ words, tone, address: at ?? address })} />
+      <${COMPONENTS[shown]} key=${component} ids=${shownIds} say=${(words, tone, at) => setSaid({ words, tone, address: at ?? address })} />
     <//>
   <//>`;
 }

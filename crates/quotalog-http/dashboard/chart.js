@@ -1,6 +1,6 @@
 // The chart of past windows, with the same numbers as a table for whoever does not see it.
 
-import { useEffect, useRef, useState } from "./vendor/preact-hooks.js";
+import { useEffect, useMemo, useRef, useState } from "./vendor/preact-hooks.js";
 import { now, path, query } from "./api.js";
 import { Empty, Loaded, Notice, Table, html, useSession } from "./kit.js";
 import { useLive } from "./live.js";
@@ -33,18 +33,26 @@ export function Past({ userId, resource, quota, changes }) {
     }
     return { kind, starts, usage };
   };
-  const live = useLive(load, `${userId}/${resource}/${kind}/${changes}`, FRESH_S);
+  // With the next window there is a bar more.
+  const live = useLive(load, `${userId}/${resource}/${kind}/${quota?.window_start}/${changes}`, FRESH_S);
   // While a newer one is on its way, the older chart stays.
   const shown = useRef();
   shown.current = live.data ?? shown.current;
-  const kept = shown.current?.kind === kind ? { ...live, data: shown.current } : live;
+  const older = shown.current?.kind === kind ? shown.current : undefined;
+  const data = useMemo(() => older && upToDate(older, quota), [older, quota?.usage, quota?.window_start]);
   return html`<section aria-labelledby="past">
     <h2 id="past">${t("past.title")}</h2>
     ${live.failure && shown.current && html`<${Notice} tone="warning">${text.failure(live.failure)}<//>`}
-    <${Loaded} live=${kept}>${(data) => data.usage.every((units) => units === 0)
+    <${Loaded} live=${{ ...live, data }}>${(data) => data.usage.every((units) => units === 0)
       ? html`<${Empty}>${t(`past.none.${kind}`, { count: data.starts.length })}<//>`
       : html`<${Chart} ...${data} limit=${quota?.limit_count} />`}<//>
   </section>`;
+}
+
+/** The same, where the bar of the present window is as high as the quota says. */
+function upToDate({ starts, usage, ...rest }, quota) {
+  const isLast = quota && starts.at(-1) === Date.parse(quota.window_start);
+  return { starts, usage: isLast ? [...usage.slice(0, -1), quota.usage] : usage, ...rest };
 }
 
 const label = (kind, ms) => (kind === "daily" ? text.day(ms) : `${text.shortDay(ms)}, ${text.hour(ms)} UTC`);

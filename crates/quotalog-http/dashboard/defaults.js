@@ -82,7 +82,7 @@ function Edit({ kept, etag, change, refresh, say, onClose }) {
       throw { ...failure, kind: kept ? "defaultChanged" : "defaultExists" };
     }
   };
-  const title = kept ? t("defaults.edit", { resource: kept.resource }) : t("defaults.new");
+  const title = kept ? t("defaults.edit", { resource: html`<${Id} id=${kept.resource} />` }) : t("defaults.new");
   return html`<${Confirm} title=${title} action=${t("edit.button")} onConfirm=${confirm} onClose=${onClose}>
     ${({ faults }) => html`
       ${!kept && html`<${Field} label=${t("field.resource")} fault=${faults.resource}>
@@ -107,7 +107,7 @@ function Remove({ kept, etag, change, refresh, say, onClose }) {
       throw { ...failure, kind: "defaultChanged" };
     }
   };
-  return html`<${Confirm} title=${t("defaults.remove", { resource: kept.resource })} action=${t("remove.verb")} danger onConfirm=${confirm} onClose=${onClose}>
+  return html`<${Confirm} title=${t("defaults.remove", { resource: html`<${Id} id=${kept.resource} />` })} action=${t("remove.verb")} danger onConfirm=${confirm} onClose=${onClose}>
     <p>${t("defaults.removeWhat", { resource: html`<${Id} id=${kept.resource} />`, limit: text.limit(kept) })}</p>
   <//>`;
 }

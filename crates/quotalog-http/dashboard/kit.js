@@ -20,20 +20,26 @@ export const useSession = () => useContext(Session);
 export const href = (page, ...ids) => `#/${[page, ...ids.map((id) => encodeURIComponent(id.toWellFormed()))].join("/")}`;
 export const go = (...to) => (location.hash = href(...to));
 
-/** An id: whatever it holds, it is seen as it is and turns nothing around it. */
-export const Id = ({ id }) => html`<bdi class="id">${id}</bdi>`;
+// What no reader sees, or what turns the text after it: with it, two different ids look alike.
+const UNSEEN = /((?<=^ *) | (?= *$)|(?! )[\p{Z}\p{Cf}\p{Default_Ignorable_Code_Point}])/u;
+const mark = (unseen) => (unseen === " " ? "␣" : `U+${unseen.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`);
+
+/** Text of a caller's choosing: it turns nothing around it, and what cannot be seen in it is marked. */
+export const Exact = ({ value, kind }) => html`<bdi class=${kind}>${value.split(UNSEEN).map((part, place) =>
+  place % 2 ? html`<bdi class="unseeable" data-mark=${mark(part)}>${part}</bdi>` : part)}</bdi>`;
+
+export const Id = ({ id }) => html`<${Exact} value=${id} kind="id" />`;
 
 export function Page({ title, lead, above, actions, children }) {
   const heading = useRef();
-  const plain = Array.isArray(title) ? title.join("") : title;
   useEffect(() => {
-    document.title = `${plain} · quotalog`;
-  }, [plain]);
+    document.title = `${title} · quotalog`;
+  }, [title]);
   return html`
     ${above}
     <div class="head">
       <div>
-        <h1 ref=${heading} tabindex="-1"><bdi>${title}</bdi></h1>
+        <h1 ref=${heading} tabindex="-1"><${Exact} value=${title} /></h1>
         ${lead && html`<p class="lead">${lead}</p>`}
       </div>
       ${actions && html`<div class="actions">${actions}</div>`}
@@ -194,8 +200,8 @@ export function focusFault(form) {
 }
 
 /**
- * A box over the page. The browser keeps the focus inside, and brings it back. A `stubborn` one is not closed by a key
- * that was hit once.
+ * A box over the page. The browser keeps the focus inside, and brings it back. A `stubborn` one is closed by
+ * its buttons alone.
  */
 export function Dialog({ title, stubborn, onClose, children }) {
   const box = useRef();
@@ -213,9 +219,9 @@ export function Dialog({ title, stubborn, onClose, children }) {
     event.preventDefault();
     if (!stubborn) onClose();
   };
-  // A browser closes a box by itself if it is asked twice.
+  // A browser that does not know `closedby` closes a box by itself if it is asked twice.
   const onClosed = () => over.current || onClose();
-  return html`<dialog ref=${box} aria-labelledby=${id} onCancel=${onCancel} onClose=${onClosed}>
+  return html`<dialog ref=${box} aria-labelledby=${id} closedby=${stubborn ? "none" : "closerequest"} onCancel=${onCancel} onClose=${onClosed}>
     <h2 id=${id}>${title}</h2>
     ${children}
   </dialog>`;
@@ -223,7 +229,8 @@ export function Dialog({ title, stubborn, onClose, children }) {
 
 /**
  * A box that says what will happen, and has it happen once however often it is told to. If `onConfirm` fails, the
- * box stays and says why.
+ * box stays and says why. While it runs the box stays as well: what was sent is not called back by closing it, and another
+ * box would send it again.
  */
 export function Confirm({ title, action, danger, onConfirm, onClose, children }) {
   const [busy, setBusy] = useState(false);
@@ -242,17 +249,18 @@ export function Confirm({ title, action, danger, onConfirm, onClose, children })
       if (!failed.kind) throw failed;
       setFailure(failed);
       focusFault(form.current);
+    } finally {
+      running.current = false;
+      setBusy(false);
     }
-    running.current = false;
-    setBusy(false);
   }
   const faults = faultsOf(failure);
-  return html`<${Dialog} title=${title} onClose=${onClose}>
+  return html`<${Dialog} title=${title} stubborn=${busy} onClose=${onClose}>
     <form ref=${form} onSubmit=${confirm} noValidate>
       ${typeof children === "function" ? children({ faults }) : children}
       ${failure && html`<${Notice} tone="error">${text.failure(failure)}<//>`}
       <div class="buttons end">
-        <button type="button" onClick=${onClose}>${t("cancel")}</button>
+        <button type="button" aria-disabled=${String(busy)} onClick=${() => running.current || onClose()}>${t("cancel")}</button>
         <button type="submit" class=${danger ? "danger" : "primary"} aria-disabled=${String(busy)}>
           ${busy ? t("working") : action}
         </button>
@@ -262,7 +270,7 @@ export function Confirm({ title, action, danger, onConfirm, onClose, children })
 }
 
 /** A failure that the page finds before the server does. */
-export const invalid = (field, code = "invalid") => ({ kind: "invalid", status: 422, errors: [{ field, code }] });
+export const invalid = (field, code = "invalid") => ({ kind: "invalid", status: 422, changes: true, errors: [{ field, code }] });
 
 /** What marks a request and its repetitions as one. */
 export const freshKey = () => crypto.getRandomValues(new Uint32Array(4)).join("-");

@@ -1,24 +1,25 @@
 // Who is near the limit: the fullest quotas, fullest first, always fresh.
 
-import { useState } from "./vendor/preact-hooks.js";
+import { useEffect, useState } from "./vendor/preact-hooks.js";
 import { query } from "./api.js";
-import { Bar, Countdown, Empty, Field, Freshness, Id, Loaded, Page, Table, href, html, useSession } from "./kit.js";
+import { Bar, Countdown, Empty, Field, Freshness, Id, Loaded, Page, Table, go, href, html, useSession } from "./kit.js";
 import { useLive } from "./live.js";
 import * as text from "./text.js";
 import { t } from "./text.js";
 
 export const FRESH_S = 5;
 
-export function Near() {
+export function Near({ ids: [resource = ""] }) {
   const { call, mayChange } = useSession();
-  const [resource, setResource] = useState("");
-  const [typed, setTyped] = useState("");
+  const [typed, setTyped] = useState(resource);
+  useEffect(() => setTyped(resource), [resource]);
   const [count, setCount] = useState("20");
   const to = `quotas${query({ sort: "used_percent", limit: count, resource })}`;
   const live = useLive(async (signal) => (await call("GET", to, { signal })).data.quotas, to, FRESH_S);
   const filter = (event) => {
     event.preventDefault();
-    setResource(typed);
+    // In the address, so that the way back leads to the same list.
+    go("near", ...(typed ? [typed] : []));
   };
   return html`<${Page} title=${t("nav.near")} lead=${t("near.lead")}
     actions=${mayChange && html`<a class="button primary" href=${href("new")}>${t("nav.new")}</a>`}>

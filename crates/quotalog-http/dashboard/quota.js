@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "./vendor/preact-hooks.js";
 import { path, query } from "./api.js";
 import { Past } from "./chart.js";
 import {
-  Bar, Confirm, Countdown, Empty, Field, Freshness, Id, LimitFields, Loaded, Notice, Page, Pager, Table, UNITS_MAX, When,
+  Bar, Confirm, Countdown, Empty, Exact, Field, Freshness, Id, LimitFields, Loaded, Notice, Page, Pager, Table, UNITS_MAX, When,
   focusFault, freshKey, href, html, invalid, policyOf, units, useSession,
 } from "./kit.js";
 import { useLive, usePages } from "./live.js";
@@ -42,7 +42,7 @@ export function Quota({ ids: [userId, resource], say }) {
   const open = (Box, held = {}) => setBox({ Box, held: { ...live.data, ...held } });
   const own = role === "user";
 
-  return html`<${Page} title=${resource} lead=${html`${t("field.user")}: <a href=${href("user", userId)}><${Id} id=${userId} /></a>`}>
+  return html`<${Page} title=${resource} lead=${t("field.userIs", { user: html`<a href=${href("user", userId)}><${Id} id=${userId} /></a>` })}>
     <${Freshness} live=${live} />
     <${Loaded} live=${live}>${({ quota }) => quota === null
       ? html`<${Empty}>
@@ -244,8 +244,8 @@ function Trail({ userId, resource, changes }) {
   }, [changes]);
   const columns = [
     { title: t("trail.when"), cell: ({ at }) => html`<${When} at=${at} />` },
-    { title: t("trail.who"), cell: ({ actor }) => actor.name ? html`<bdi>${actor.name}</bdi>` : t(`actor.${actor.kind}`, { id: actor.id }) },
-    { title: t("trail.what"), cell: ({ action }) => (text.has(`action.${action}`) ? t(`action.${action}`) : action) },
+    { title: t("trail.who"), cell: ({ actor }) => actor.name ? html`<${Exact} value=${actor.name} />` : t(`actor.${actor.kind}`, { id: html`<${Exact} value=${actor.id} />` }) },
+    { title: t("trail.what"), cell: done },
     { title: t("trail.change"), cell: (entry) => changed(entry) },
   ];
   return html`<section aria-labelledby="trail">
@@ -257,6 +257,14 @@ function Trail({ userId, resource, changes }) {
       <${Pager} pages=${pages} next=${next_cursor} />
     `}<//>
   </section>`;
+}
+
+/** What an entry says was done. An import of usage is written down as a reset, to what was imported. */
+function done({ action, after }) {
+  if (action === "quota.reset" && after?.usage > 0) {
+    return html`${t("action.usage.set")}<small class="under">${t("field.window")} ${text.instant(Date.parse(after.window_start))}</small>`;
+  }
+  return text.has(`action.${action}`) ? t(`action.${action}`) : action;
 }
 
 /** What an entry says of before and after. */

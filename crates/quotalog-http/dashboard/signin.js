@@ -2,7 +2,7 @@
 
 import { useRef, useState } from "./vendor/preact-hooks.js";
 import { whoIs } from "./api.js";
-import { Field, Notice, Page, focusFault, html } from "./kit.js";
+import { Field, Id, Notice, Page, focusFault, html } from "./kit.js";
 import * as text from "./text.js";
 import { t } from "./text.js";
 
@@ -67,6 +67,7 @@ export function SignIn({ ended, onSignIn }) {
           <button type="submit" class="primary" aria-disabled=${String(busy)}>${t(busy ? "signin.checking" : "signin.button")}</button>
           ${asksUser && html`<button type="button" onClick=${restart}>${t("signin.back")}</button>`}
         </div>
+        ${!asksUser && html`<p class="hint">${t("signin.none", { command: html`<${Id} id="quotalog token create" />` })}</p>`}
       </form>
     <//>
   </div>`;

@@ -102,10 +102,17 @@ export const windowName = (name) => t(`window.${name}`);
 /** A limit and its window, as one says it. */
 export const limit = ({ window: name, limit_count }) => t(`limit.${name}`, { count: limit_count });
 
+// After these, what was to be changed is as it was.
+const REFUSALS = new Set(["invalid", "tooMany", "unavailable"]);
+
 /** What went wrong, in words. */
-export function failure({ kind, status, retryAfterS, requestId }) {
-  const text = t(`error.${kind}`, { status: String(status), id: requestId });
-  return retryAfterS ? `${text} ${t("error.wait", { time: duration(retryAfterS * 1_000) })}` : text;
+export function failure({ kind, changes, status, retryAfterS, requestId }) {
+  return [
+    t(`error.${kind}`, { status: String(status) }),
+    changes && REFUSALS.has(kind) && t("error.nothingChanged"),
+    kind === "other" && requestId && t("error.number", { id: requestId }),
+    retryAfterS && t("error.wait", { time: duration(retryAfterS * 1_000) }),
+  ].filter(Boolean).join(" ");
 }
 
 /** What is wrong with a value, in words of the language where they are known. */

@@ -3,7 +3,7 @@
 import { useRef, useState } from "./vendor/preact-hooks.js";
 import { now, path, query } from "./api.js";
 import {
-  Confirm, Dialog, Empty, Field, Freshness, Id, Loaded, Notice, Page, Pager, Table, When, html, invalid, useSession,
+  Confirm, Dialog, Empty, Exact, Field, Freshness, Id, Loaded, Notice, Page, Pager, Table, When, html, invalid, useSession,
 } from "./kit.js";
 import { useLive, usePages } from "./live.js";
 import { t } from "./text.js";
@@ -19,7 +19,7 @@ export function Tokens({ say }) {
   const [box, setBox] = useState(null);
   const close = () => setBox(null);
   const columns = [
-    { title: t("tokens.name"), cell: ({ name, id }) => html`${name ? html`<bdi>${name}</bdi>` : t("tokens.unnamed")}<small class="under"><span class="id">${id}</span></small>` },
+    { title: t("tokens.name"), cell: ({ name, id }) => html`${name ? html`<${Exact} value=${name} />` : t("tokens.unnamed")}<small class="under"><span class="id">${id}</span></small>` },
     { title: t("tokens.role"), cell: ({ role, user_id }) => html`${t(`role.${role}`)}${user_id !== null && html`<small class="under"><${Id} id=${user_id} /></small>`}` },
     { title: t("tokens.created"), cell: ({ created_at }) => html`<${When} at=${created_at} />` },
     { title: t("tokens.expires"), cell: ({ expires_at }) => expires_at === null ? t("tokens.never")
@@ -101,7 +101,7 @@ function Secret({ token, onClose }) {
       setCopied(document.execCommand("copy"));
     }
   };
-  // It cannot be seen again, so no stray key closes this box.
+  // It cannot be seen again, so no key closes this box.
   return html`<${Dialog} title=${t("secret.title")} stubborn onClose=${onClose}>
     <p>${t("secret.lead")}</p>
     <${Field} label=${t("signin.token")}>

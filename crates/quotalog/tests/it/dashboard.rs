@@ -4,7 +4,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::server::{ADMIN, Site, skipped};
+use crate::support::jwt::AUDIENCE;
+use crate::support::server::{ADMIN, Site, in_a_morning, skipped};
+
+/// The issuer's secret; the walks sign with it.
+const JWT_SECRET: &str = "the secret of an issuer of the walks";
 
 const WALKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/ui");
 
@@ -57,13 +61,28 @@ fn a_browser_walks_every_page() {
         Err(error) => return skipped(&format!("the walks cannot be installed: {error}")),
     };
     let site = Site::new();
-    let server = site.serve_in_a_morning();
+    let server = site.serve_with(|command| {
+        in_a_morning(command)
+            .env("QUOTALOG_JWT_SECRET", JWT_SECRET)
+            .env("QUOTALOG_JWT_AUDIENCE", AUDIENCE)
+            .env("QUOTALOG_JWT_ROLE_CLAIM", "role")
+    });
+    let usage = site.folder.path().join("usage.csv");
+    std::fs::write(
+        &usage,
+        "user_id,resource,window_start,usage\nimported,r,2026-11-30T18:00:00Z,7\n",
+    )
+    .unwrap();
+    let imported = site.run(&["import", "--what", "usage", usage.to_str().unwrap()]);
+    assert!(imported.status.success(), "{imported:?}");
     // They give up by themselves, in bounded time.
     let output = Command::new(node)
         .arg("run.mjs")
         .current_dir(WALKS)
         .env("QUOTALOG_URL", format!("http://{}", server.address))
         .env("QUOTALOG_ADMIN_TOKEN", ADMIN)
+        .env("QUOTALOG_JWT_SECRET", JWT_SECRET)
+        .env("QUOTALOG_JWT_AUDIENCE", AUDIENCE)
         .env("CHROMIUM", chromium)
         .env("UI_MODULES", modules)
         .stdin(Stdio::null())
