@@ -4,6 +4,7 @@
 //! A connection either has a request in hand or waits for its client: for a request, for the rest of one,
 //! or for answers to be read. Only what waits for its client is ever closed on it.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +15,10 @@ const UNREAD_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// How long a connection that was told to close, and has nothing in hand, may take to say goodbye.
 const GOODBYE_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// How much a connection reads before others have their turn. Without this, a client that sends requests and gives them up
+/// at once has the memory of all of them taken before the first is over.
+const TURN_BYTES_MAX: usize = 16 * 1024;
 
 /// How long a connection may wait for its client.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +41,11 @@ pub(super) enum Verdict {
 
 /// The activity of one connection.
 #[derive(Debug)]
-pub(super) struct Activity(Mutex<State>);
+pub(super) struct Activity {
+    state: Mutex<State>,
+    /// What was read since its task was last resumed.
+    turn_bytes: AtomicUsize,
+}
 
 #[derive(Debug)]
 struct State {
@@ -83,7 +92,7 @@ impl Activity {
     }
 
     fn new(in_head: bool) -> Self {
-        Self(Mutex::new(State {
+        let state = State {
             requests: 0,
             arriving: 0,
             in_head,
@@ -92,7 +101,21 @@ impl Activity {
             unread_since: None,
             told_at: None,
             cut: false,
-        }))
+        };
+        Self {
+            state: Mutex::new(state),
+            turn_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Its task is resumed.
+    pub(super) fn begins_turn(&self) {
+        self.turn_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether it has read so much that it is the turn of others, such as of the requests that it has begun.
+    pub(super) fn ends_turn(&self) -> bool {
+        self.turn_bytes.load(Ordering::Relaxed) >= TURN_BYTES_MAX
     }
 
     /// The handshake is done.
@@ -109,7 +132,8 @@ impl Activity {
 
     /// Bytes came. The first ones between two requests begin a head; if they came together with the end of
     /// the request before, the head begins with the next ones.
-    pub(super) fn received(&self) {
+    pub(super) fn received(&self, bytes: usize) {
+        self.turn_bytes.fetch_add(bytes, Ordering::Relaxed);
         let mut state = self.state();
         if state.requests == 0 && !state.in_head && !state.multiplexed {
             state.waits(true);
@@ -178,7 +202,7 @@ impl Activity {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change is whole in itself.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -286,9 +310,9 @@ mod tests {
     async fn a_head_has_its_time_from_its_first_byte_however_many_follow() {
         let activity = Activity::idle();
         pass(70).await;
-        activity.received();
+        activity.received(1);
         pass(4).await;
-        activity.received();
+        activity.received(1);
         after(&activity, 6, Verdict::Cut);
     }
 
@@ -305,7 +329,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_in_hand_has_no_time_and_the_wait_begins_anew_after_it() {
         let activity = Arc::new(Activity::idle());
-        activity.received();
+        activity.received(1);
         let in_hand = activity.begin().unwrap();
         assert_eq!(activity.waiting_since(), None);
         pass(1_000).await;
@@ -318,14 +342,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_on_its_way_is_waited_for_and_may_make_room() {
         let activity = Arc::new(Activity::idle());
-        activity.received();
+        activity.received(1);
         let in_hand = activity.begin().unwrap();
         assert_eq!(activity.waiting_since(), None);
         pass(1).await;
         let began_at = Instant::now();
         let arriving = activity.awaits_body();
         pass(1).await;
-        activity.received();
+        activity.received(1);
         assert_eq!(activity.waiting_since(), Some(began_at));
         pass(1_000).await;
         assert_eq!(activity.judge(WAITS, Instant::now()), Verdict::Keep);
@@ -350,7 +374,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_request_in_hand_is_enough_for_http_2() {
         let activity = Arc::new(Activity::idle());
-        activity.received();
+        activity.received(1);
         activity.speaks_http2();
         let first = (activity.begin().unwrap(), activity.awaits_body());
         let second = activity.begin().unwrap();
@@ -360,7 +384,7 @@ mod tests {
         drop(first);
         // Frames that are no request are no reason to stay, and none to go.
         pass(70).await;
-        activity.received();
+        activity.received(1);
         after(&activity, 5, Verdict::Close);
     }
 

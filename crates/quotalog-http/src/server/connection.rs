@@ -32,11 +32,11 @@ const LIST_BYTES_MAX: u32 = 32 * 1024;
 /// How many requests an HTTP/2 connection may have at once; what RFC 9113 section 6.5.2 asks for at least.
 const STREAMS_MAX: u32 = 100;
 
-/// How many requests of an HTTP/2 connection may be given up by their client before they are begun, or be refused since
-/// they are too many at once, before it is taken for an attack and closed, with all else that is under way on it. A proxy
-/// that waits for 20 ms does both whenever this machine stands still for longer: this is what it asks in a second. How much
-/// of that can pile up is bounded by what one connection reads before the next one's turn.
-const RESETS_MAX: usize = 10_000;
+/// How many requests of an HTTP/2 connection may be given up by their client before they are begun, before it is taken for
+/// an attack and closed, with all else that is under way on it. A proxy that waits for 20 ms gives up all that it asked
+/// whenever this machine stands still for longer, and asks anew at once; of that, one turn reads less than this, but for
+/// requests without any fields.
+const RESETS_PENDING_MAX: usize = 1_000;
 
 /// The most bytes of bodies that an HTTP/2 client may have sent without anybody having read them, over all its
 /// requests at once: two batches of the largest size.
@@ -53,6 +53,25 @@ pub(super) enum Never {}
 
 /// Serves one client until it is done, fails, or the other end of `closing` is dropped.
 pub(super) async fn serve<S>(
+    stream: S,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    activity: Arc<Activity>,
+    closing: oneshot::Receiver<Never>,
+) where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let serving = begin(stream, tls, router, Arc::clone(&activity), closing);
+    let mut serving = std::pin::pin!(serving);
+    std::future::poll_fn(|context| {
+        activity.begins_turn();
+        serving.as_mut().poll(context)
+    })
+    .await;
+}
+
+/// Begins with TLS, if that is to be spoken.
+async fn begin<S>(
     stream: S,
     tls: Option<TlsAcceptor>,
     router: Router,
@@ -130,8 +149,7 @@ fn of_http2() -> http2::Builder<TokioExecutor> {
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PONG_WAIT_MAX)
         .max_concurrent_streams(STREAMS_MAX)
-        .max_pending_accept_reset_streams(RESETS_MAX)
-        .max_local_error_reset_streams(RESETS_MAX)
+        .max_pending_accept_reset_streams(RESETS_PENDING_MAX)
         .initial_connection_window_size(UNREAD_BYTES_MAX)
         .initial_stream_window_size(UNREAD_BYTES_MAX)
         .max_header_list_size(LIST_BYTES_MAX);

@@ -48,10 +48,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.activity.ends_turn() {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        if buffer.filled().len() > before {
-            self.activity.received();
+        let received = buffer.filled().len() - before;
+        if received > 0 {
+            self.activity.received(received);
         }
         Poll::Ready(Ok(()))
     }
