@@ -15,13 +15,17 @@ come; whatever it may have counted already, it counts once, since all attempts b
 import random
 import time
 import uuid
-from urllib.parse import quote
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from urllib.parse import quote, urlsplit
 
 import requests
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 ATTEMPTS_MAX = 8
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.05, 2.0
+# No wait is longer, whatever an answer says.
+RETRY_AFTER_MAX_S = 10**9
 # Why there was no connection to send anything on.
 NOT_SENT = (NewConnectionError, ConnectTimeoutError)
 
@@ -88,6 +92,12 @@ class Client:
     """A server, and the token to ask it with; one for each thread."""
 
     def __init__(self, url, token, *, deadline=10.0, attempt_timeout=6.0):
+        split = urlsplit(url)
+        if split.scheme not in ("http", "https") or not split.hostname:
+            raise Invalid("The URL must be one of http or https, with a host.")
+        # Without the token: it is a secret, and may be all but right.
+        if not _is_visible(token):
+            raise Invalid("The token must be visible ASCII characters, without a blank or the end of a line.")
         self._url = url.rstrip("/")
         self._deadline, self._attempt_timeout = deadline, attempt_timeout
         self._session = requests.Session()
@@ -176,10 +186,21 @@ def _error(answer, problem, changes):
         kind = OutcomeUnknown if changes else Outage
     else:
         kind = Unexpected
-    retry_after = answer.headers.get("Retry-After", "")
-    wait = int(retry_after) if retry_after.isascii() and retry_after.isdigit() else None
     said = problem.get("detail") or f"the answer was {status} and no problem document"
-    return kind(said, status, problem, wait)
+    return kind(said, status, problem, _retry_after(answer.headers.get("Retry-After", "")))
+
+
+def _retry_after(value):
+    """In whole seconds, as quotalog says it, or until an instant, as a proxy may (RFC 9110 section 10.2.3)."""
+    if value.isascii() and value.isdigit():
+        return int(value) if len(value) < 10 else RETRY_AFTER_MAX_S
+    try:
+        instant = parsedate_to_datetime(value)
+    except (TypeError, ValueError):
+        return None
+    # A date of no zone, "-0000", is one of UTC.
+    seconds = (instant.replace(tzinfo=instant.tzinfo or timezone.utc) - datetime.now(timezone.utc)).total_seconds()
+    return max(0, min(int(seconds) + 1, RETRY_AFTER_MAX_S))
 
 
 def _unknown(error):
@@ -192,9 +213,13 @@ def _with_token(request, token):
     return request
 
 
+def _is_visible(text):
+    return bool(text) and all("!" <= character <= "~" for character in text)
+
+
 def _key(key):
     # A blank at an end would be lost on the way, and the key be another one.
-    if not (key and len(key) <= 255 and all("!" <= character <= "~" for character in key)):
+    if not (_is_visible(key) and len(key) <= 255):
         raise Invalid("Idempotency-Key must be 1 to 255 visible ASCII characters.")
     return key
 
@@ -202,6 +227,7 @@ def _key(key):
 def _path(*names):
     # These would lead to another place once somebody has tidied the path up.
     for name in names:
-        if name in ("", ".", "..") or "/" in name:
+        # Half a character of UTF-16 has no encoding either.
+        if name in ("", ".", "..") or "/" in name or any("\ud800" <= character <= "\udfff" for character in name):
             raise Invalid(f'{name!r} must be a name other than "." and "..", without a "/".')
     return "".join("/" + quote(name, safe="") for name in names)

@@ -19,6 +19,8 @@ import { randomUUID } from "node:crypto";
 const ATTEMPTS_MAX = 8;
 const PAUSE_FIRST_MS = 50;
 const PAUSE_MAX_MS = 2_000;
+/** No wait is longer, whatever an answer says. */
+const RETRY_AFTER_MAX_S = 1e9;
 /** Why there was no connection to send anything on. */
 const NOT_SENT = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"];
 
@@ -126,6 +128,11 @@ export class Client {
   readonly #attemptTimeoutMs: number;
 
   constructor(url: string, token: string, { deadlineMs = 10_000, attemptTimeoutMs = 6_000 } = {}) {
+    if (!/^https?:\/\/[^/]/i.test(url)) throw new Invalid("The URL must be one of http or https, with a host.");
+    // Without the token: it is a secret, and may be all but right.
+    if (!/^[!-~]+$/.test(token)) {
+      throw new Invalid("The token must be visible ASCII characters, without a blank or the end of a line.");
+    }
     this.#url = url.replace(/\/+$/, "");
     this.#token = token;
     this.#deadlineMs = deadlineMs;
@@ -214,8 +221,16 @@ function failed(answer: Response, problem: Problem, changes: boolean): QuotalogE
   // The server's own word, or that of a proxy, who does not know what became of the request behind it.
   else if ([502, 503, 504].includes(status)) Kind = changes ? OutcomeUnknown : Outage;
   const said = problem.detail ?? `the answer was ${status} and no problem document`;
-  const wait = answer.headers.get("Retry-After") ?? "";
-  return new Kind(String(said), status, problem, /^\d+$/.test(wait) ? Number(wait) : undefined);
+  return new Kind(String(said), status, problem, retryAfter(answer.headers.get("Retry-After") ?? ""));
+}
+
+/** In whole seconds, as quotalog says it, or until an instant, as a proxy may (RFC 9110 section 10.2.3). */
+function retryAfter(value: string): number | undefined {
+  const isNumber = /^\d+$/.test(value);
+  const seconds = isNumber ? Number(value) : Math.ceil((Date.parse(value) - Date.now()) / 1_000);
+  // A bare number with a sign or a fraction would be a year to Date.parse.
+  if (Number.isNaN(seconds) || (!isNumber && !value.endsWith("GMT"))) return undefined;
+  return Math.max(0, Math.min(seconds, RETRY_AFTER_MAX_S));
 }
 
 /** What is thrown in place of an error, once an earlier attempt may have counted. */
