@@ -7,7 +7,8 @@ use crate::{Credential, TokenName};
 pub struct Actor {
     /// By what they were known.
     pub kind: ActorKind,
-    /// The id of their token; `environment` or `command-line` where there is none.
+    /// The id of their token, or issuer and subject of their JWT; `environment` or `command-line` where there is
+    /// neither.
     pub id: String,
     /// What their token was called at the time.
     pub name: Option<String>,
@@ -40,6 +41,7 @@ impl Actor {
                 Credential::CommandLine => ActorKind::CommandLine,
                 Credential::Environment => ActorKind::Environment,
                 Credential::Token { .. } => ActorKind::Token,
+                Credential::Jwt { .. } => ActorKind::Jwt,
             },
             id: credential.id().to_owned(),
             name: name.map(|name| name.as_str().to_owned()),

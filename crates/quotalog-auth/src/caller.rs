@@ -2,7 +2,7 @@
 
 use quotalog_domain::{CallerId, Timestamp};
 
-use crate::{Role, TokenId, TokenRecord};
+use crate::{JwtId, Role, TokenId, TokenRecord};
 
 /// Counts the changes of a store's tokens. Every change, by whichever process, makes it another number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,6 +33,13 @@ pub enum Credential {
         /// The state of the store's tokens in which it was found.
         generation: Generation,
     },
+    /// A JWT, which was verified. The store has nothing of it but its clock.
+    Jwt {
+        /// Who it is about.
+        id: JwtId,
+        /// From when on it is refused.
+        expires_at: Timestamp,
+    },
 }
 
 /// Whether a credential still holds, as far as it can tell by itself.
@@ -60,7 +67,16 @@ impl Caller {
         }
     }
 
-    /// The caller's name in idempotency scopes: the id of its token.
+    /// The caller that holds a JWT, which was verified.
+    #[must_use]
+    pub fn with_jwt(role: Role, id: JwtId, expires_at: Timestamp) -> Self {
+        Self {
+            role,
+            credential: Credential::Jwt { id, expires_at },
+        }
+    }
+
+    /// The caller's name in idempotency scopes: the id of its token, or issuer and subject of its JWT.
     #[must_use]
     pub fn id(&self) -> CallerId {
         CallerId::new(self.credential.id())
@@ -75,6 +91,7 @@ impl Credential {
             Self::CommandLine => "command-line",
             Self::Environment => "environment",
             Self::Token { id, .. } => id.as_str(),
+            Self::Jwt { id, .. } => id.as_str(),
         }
     }
 
@@ -83,6 +100,8 @@ impl Credential {
     pub fn standing(&self, generation: Generation, now: Timestamp) -> Standing<'_> {
         match self {
             Self::CommandLine | Self::Environment => Standing::Valid,
+            Self::Jwt { expires_at, .. } if *expires_at <= now => Standing::Expired,
+            Self::Jwt { .. } => Standing::Valid,
             Self::Token {
                 id,
                 expires_at,

@@ -5,11 +5,13 @@
 
 mod actor;
 mod caller;
+mod jwt_id;
 mod role;
 mod token;
 
 pub use actor::{Actor, ActorKind, ActorKindError};
 pub use caller::{Caller, Credential, Generation, Standing};
+pub use jwt_id::JwtId;
 pub use role::{Action, Role, RoleError, RoleKind};
 pub use token::{
     NewToken, Token, TokenError, TokenHash, TokenId, TokenName, TokenNameError, TokenRecord,

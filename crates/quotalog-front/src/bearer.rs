@@ -3,8 +3,7 @@
 use quotalog_auth::Token;
 
 /// The token of the one `Authorization` line there must be. The scheme's name matches in any letter case.
-#[must_use]
-pub fn bearer_token<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Option<Token> {
+pub(crate) fn bearer_token<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Option<Token> {
     let mut lines = lines.into_iter();
     let (Some(line), None) = (lines.next(), lines.next()) else {
         return None;

@@ -4,6 +4,7 @@
 //! Nothing here knows a connection, a route or a framework: those are the fronts' own.
 
 mod admission;
+mod authentication;
 mod bearer;
 mod caught;
 pub mod denial;
@@ -13,7 +14,7 @@ mod quota_body;
 pub mod ratelimit;
 
 pub use admission::{Admission, Admitted, Overloaded, Room};
-pub use bearer::bearer_token;
+pub use authentication::Authentication;
 pub use caught::{Panicked, caught};
 pub use draining::Draining;
 pub use quota_body::{JSON_BYTES_USUAL, QuotaBody};

@@ -12,7 +12,7 @@ use axum::http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use axum::response::Response;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::RateLimitServiceServer;
 use quotalog_auth::{Action, Caller};
-use quotalog_front::{bearer_token, caught};
+use quotalog_front::caught;
 use quotalog_ledger::{Asker, Deadline};
 use tokio::time::Instant;
 use tonic::{Code, Status};
@@ -112,9 +112,8 @@ async fn answered(
 /// Who calls, if it may.
 async fn caller(app: &App, headers: &HeaderMap, deadline: Deadline) -> Result<Caller, Status> {
     let lines = headers.get_all(AUTHORIZATION).iter();
-    let token = bearer_token(lines.map(HeaderValue::as_bytes));
-    let token = token.ok_or_else(status::unauthenticated)?;
-    let caller = app.ledger.authenticate(&token, deadline).await;
+    let lines = lines.map(HeaderValue::as_bytes);
+    let caller = app.authentication.caller(lines, deadline).await;
     let caller = caller.map_err(status::of_ledger)?;
     let caller = caller.ok_or_else(status::unauthenticated)?;
     if caller.role.may(Action::ConsumeForAll) {

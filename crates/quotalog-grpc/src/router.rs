@@ -7,7 +7,7 @@ use axum::middleware::from_fn;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::{
     RateLimitServiceServer, SERVICE_NAME,
 };
-use quotalog_front::{Admission, Draining};
+use quotalog_front::{Admission, Authentication, Draining};
 use quotalog_ledger::Ledger;
 use tonic::Status;
 
@@ -27,6 +27,8 @@ pub struct App {
     pub ledger: Ledger,
     /// Whether the server is about to stop.
     pub draining: Draining,
+    /// Who sends a call.
+    pub authentication: Authentication,
     /// How much of the server one caller may take, over all fronts.
     pub admission: Admission,
     /// Which entries of a descriptor name the pair.

@@ -1,11 +1,13 @@
 //! Answers to requests that succeeded.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::OnceLock;
 
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap,
+    HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::response::Response;
 use quotalog_domain::{Answer, Decided, DefaultPolicy, Outcome, Quota, Revision};
@@ -44,18 +46,48 @@ pub(crate) fn no_content() -> Response {
 /// What is the same for as long as the program is.
 pub(crate) struct Unchanging {
     pub(crate) bytes: &'static [u8],
-    pub(crate) content_type: &'static str,
+    content_type: &'static str,
     /// How the bytes are compressed, if they are.
-    pub(crate) coding: Option<&'static str>,
+    coding: Option<&'static str>,
+    /// Made of the bytes when somebody first asks for them.
+    tag: OnceLock<String>,
 }
 
 impl Unchanging {
+    pub(crate) const fn new(content_type: &'static str, bytes: &'static [u8]) -> Self {
+        Self::coded(content_type, None, bytes)
+    }
+
+    /// What `bytes` are when they are uncompressed by gzip.
+    pub(crate) const fn gzipped(content_type: &'static str, bytes: &'static [u8]) -> Self {
+        Self::coded(content_type, Some("gzip"), bytes)
+    }
+
+    const fn coded(
+        content_type: &'static str,
+        coding: Option<&'static str>,
+        bytes: &'static [u8],
+    ) -> Self {
+        Self {
+            bytes,
+            content_type,
+            coding,
+            tag: OnceLock::new(),
+        }
+    }
+
+    fn tag(&self) -> &str {
+        self.tag.get_or_init(|| {
+            let mut hasher = DefaultHasher::new();
+            self.bytes.hash(&mut hasher);
+            format!("\"{:016x}\"", hasher.finish())
+        })
+    }
+
     /// Answers with it, or that the client has it already (RFC 9110 section 13.1.2). Who keeps it asks each time,
     /// since the next version of the program answers something else under the same path.
     pub(crate) fn answer(&self, asked: &HeaderMap) -> Response {
-        let mut hasher = DefaultHasher::new();
-        self.bytes.hash(&mut hasher);
-        let tag = format!("\"{:016x}\"", hasher.finish());
+        let tag = self.tag();
         let lines = asked.get_all(IF_NONE_MATCH).iter();
         let lines = lines.filter_map(|line| line.to_str().ok());
         let mut had = lines.flat_map(|line| line.split(',')).map(str::trim);
@@ -75,6 +107,17 @@ impl Unchanging {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         let tag = HeaderValue::try_from(tag).expect("hexadecimal digits are visible ASCII");
         headers.insert(ETAG, tag);
+        response
+    }
+
+    /// Answers with it as a part of a page, of which `policy` says what it may load and run.
+    pub(crate) fn answer_under(&self, policy: &'static str, asked: &HeaderMap) -> Response {
+        let mut response = self.answer(asked);
+        response.headers_mut().extend([
+            (CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy)),
+            (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+            (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        ]);
         response
     }
 }

@@ -14,8 +14,8 @@ use utoipa::OpenApi;
 
 use crate::front::is_private;
 use crate::routes::{
-    audit, batch, consume, defaults, docs, health, metrics, openapi, policy, problems, quotas,
-    refund, reset, tokens, usage, user_quotas,
+    audit, batch, consume, dashboard, defaults, docs, health, metrics, openapi, policy, problems,
+    quotas, refund, reset, tokens, usage, user_quotas,
 };
 
 /// The name under which operations refer to the bearer token.
@@ -55,6 +55,7 @@ names it.";
         audit::list, tokens::create, tokens::list, tokens::revoke,
         health::alive, health::ready, metrics::for_admins, problems::explain,
         openapi::document, docs::page, docs::file,
+        dashboard::page, dashboard::file, dashboard::file_of_folder,
     ),
     components(schemas(schemas::Problem, schemas::InvalidProblem, parameters::Sort)),
 )]
@@ -73,7 +74,8 @@ fn document() -> Value {
     document["components"]["securitySchemes"] = json!({ TOKEN: {
         "type": "http",
         "scheme": "bearer",
-        "description": "A token of `POST /tokens` or `quotalog token create`, never in the query string.",
+        "description": "A token of `POST /tokens` or `quotalog token create`, or a JWT of an issuer that the operator \
+            trusts; never in the query string.",
     }});
     document["components"]["headers"] = answers::headers();
     document["components"]["responses"] = answers::problems();

@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::routing::{MethodRouter, delete, get, post, put};
-use quotalog_front::{Admission, Draining};
+use quotalog_front::{Admission, Authentication, Draining};
 use quotalog_ledger::Ledger;
 
 use crate::cors::Cors;
@@ -10,8 +10,8 @@ use crate::front::FrontLayer;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 use crate::routes::{
-    audit, batch, consume, defaults, docs, health, metrics, openapi, policy, problems, quotas,
-    refund, reset, tokens, usage, user_quotas,
+    audit, batch, consume, dashboard, defaults, docs, health, metrics, openapi, policy, problems,
+    quotas, refund, reset, tokens, usage, user_quotas,
 };
 
 /// What the routes work with.
@@ -21,6 +21,8 @@ pub struct App {
     pub ledger: Ledger,
     /// Whether the server is about to stop.
     pub draining: Draining,
+    /// Who sends a request.
+    pub authentication: Authentication,
     /// How much of the server one caller may take.
     pub admission: Admission,
     /// The origins whose pages may use the server.
@@ -64,6 +66,9 @@ pub fn router(app: App) -> Router {
         ("/openapi.json", get(openapi::document)),
         ("/docs", get(docs::page)),
         ("/docs/{file}", get(docs::file)),
+        ("/dashboard", get(dashboard::page)),
+        ("/dashboard/{file}", get(dashboard::file)),
+        ("/dashboard/{folder}/{file}", get(dashboard::file_of_folder)),
     ];
     if !app.metrics_apart {
         routes.push(("/metrics", get(metrics::for_admins)));

@@ -3,6 +3,7 @@
 pub(crate) mod audit;
 pub(crate) mod batch;
 pub(crate) mod consume;
+pub(crate) mod dashboard;
 pub(crate) mod defaults;
 pub(crate) mod docs;
 pub(crate) mod health;

@@ -197,6 +197,16 @@ impl Ledger {
         }
     }
 
+    /// The caller whose token has this hash, if it is the admin token of the process's own configuration.
+    #[must_use]
+    pub fn of_environment(&self, hash: &TokenHash) -> Option<Caller> {
+        let is_own = self.inner.admin_token.is_some_and(|own| own.matches(hash));
+        is_own.then_some(Caller {
+            role: Role::Admin,
+            credential: Credential::Environment,
+        })
+    }
+
     /// Finds the caller that holds `token`, if it is valid.
     ///
     /// # Errors
@@ -207,11 +217,8 @@ impl Ledger {
         deadline: Deadline,
     ) -> Result<Option<Caller>, LedgerError> {
         let hash = token.hash();
-        if self.inner.admin_token.is_some_and(|own| own.matches(&hash)) {
-            return Ok(Some(Caller {
-                role: Role::Admin,
-                credential: Credential::Environment,
-            }));
+        if let Some(caller) = self.of_environment(&hash) {
+            return Ok(Some(caller));
         }
         if let Some(caller) = self.inner.callers.get(&hash) {
             return Ok(Some(caller));
@@ -235,7 +242,7 @@ impl Ledger {
     pub async fn confirm(&self, asker: Asker<'_>) -> Result<(), LedgerError> {
         match asker.caller.credential {
             Credential::CommandLine | Credential::Environment => Ok(()),
-            Credential::Token { .. } => {
+            Credential::Token { .. } | Credential::Jwt { .. } => {
                 let credential = asker.caller.credential.clone();
                 let confirming = self.inner.store.confirm(credential);
                 self.judged(asker, ask(asker.deadline, confirming).await)

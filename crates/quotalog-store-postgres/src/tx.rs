@@ -152,7 +152,7 @@ pub(crate) fn holds(
 pub(crate) fn token_id(credential: &Credential) -> &str {
     match credential {
         Credential::Token { id, .. } => id.as_str(),
-        Credential::CommandLine | Credential::Environment => "",
+        Credential::CommandLine | Credential::Environment | Credential::Jwt { .. } => "",
     }
 }
 

@@ -3,7 +3,7 @@
 mod support;
 
 use quotalog_domain::Window;
-use quotalog_store_postgres::{OpenError, PostgresStore, TlsMode};
+use quotalog_store_postgres::{OpenError, TlsMode};
 use quotalog_testkit::conformance::{Desk, pair};
 use tokio::task::JoinSet;
 
@@ -18,7 +18,7 @@ async fn many_start_at_once() {
         };
         let mut starts = JoinSet::new();
         for _ in 0..4 {
-            starts.spawn(PostgresStore::connect(fresh.config()));
+            starts.spawn(support::open(fresh.config()));
         }
         for started in starts.join_all().await {
             started.expect("each of them opens").close().await;
@@ -80,7 +80,7 @@ async fn a_role_that_may_make_no_tables_serves_those_there_are() {
     ));
     let mut config = fresh.config();
     config.url.user(&role).password("secret of theirs");
-    let error = PostgresStore::connect(config.clone()).await;
+    let error = support::open(config.clone()).await;
     let error = error.expect_err("it may make no tables");
     assert!(matches!(error, OpenError::Refused(_)), "{error}");
 
@@ -90,7 +90,7 @@ async fn a_role_that_may_make_no_tables_serves_those_there_are() {
          GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}"
     ));
     let desk = Desk {
-        store: PostgresStore::connect(config).await.expect("it opens"),
+        store: support::open(config).await.expect("it opens"),
     };
     desk.set(pair("u", "r"), Window::Daily, 5).await;
     assert!(desk.consume(pair("u", "r"), 5).await.is_ok());
@@ -129,7 +129,7 @@ async fn a_database_that_cannot_hold_every_id_is_refused() {
     ));
     let mut config = fresh.config();
     config.url.dbname(&name);
-    let error = PostgresStore::connect(config).await;
+    let error = support::open(config).await;
     let error = error.expect_err("it is no UTF-8").to_string();
     assert!(
         error.contains("LATIN1") && error.contains("UTF8"),
@@ -183,7 +183,7 @@ async fn what_may_pass_is_told_from_what_may_not() {
         (no_server, true),
         (no_tls, false),
     ] {
-        let error = PostgresStore::connect(config).await;
+        let error = support::open(config).await;
         let error = error.expect_err("there is none");
         assert_eq!(error.may_pass(), may_pass, "{error}");
         assert!(!error.to_string().contains('\n'), "{error}");

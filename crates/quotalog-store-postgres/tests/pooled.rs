@@ -23,7 +23,7 @@ impl Pooled {
         let url = self.pooler.plain_url(&self.fresh.database);
         config.url = url.parse().expect("a URL");
         config.is_pooled = true;
-        PostgresStore::connect(config).await
+        support::open(config).await
     }
 }
 

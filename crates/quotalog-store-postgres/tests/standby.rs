@@ -32,7 +32,7 @@ impl Servers {
         let database = primary.database();
         let standby = primary.standby();
         let config = config(&database, PostgresClock::Database);
-        let store = PostgresStore::connect(config.clone()).await;
+        let store = support::open(config.clone()).await;
         let desk = Desk {
             store: store.expect("the database opens"),
         };
@@ -49,7 +49,7 @@ impl Servers {
     }
 
     async fn store(&self) -> PostgresStore {
-        let store = PostgresStore::connect(self.config.clone()).await;
+        let store = support::open(self.config.clone()).await;
         store.expect("the database opens")
     }
 

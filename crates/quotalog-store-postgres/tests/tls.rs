@@ -2,7 +2,7 @@
 
 mod support;
 
-use quotalog_store_postgres::{PostgresClock, PostgresStore, TlsMode};
+use quotalog_store_postgres::{PostgresClock, TlsMode};
 use quotalog_testkit::postgres::{Cluster, Setup};
 use rcgen::CertifiedKey;
 
@@ -47,7 +47,7 @@ async fn a_server_is_who_its_certificate_says() {
         let url = database.url().replace("127.0.0.1", host);
         config.url = url.parse().expect("a URL");
         config.tls = tls.clone();
-        let opened = PostgresStore::connect(config).await;
+        let opened = support::open(config).await;
         match (opened, encrypted) {
             (Ok(store), Some(encrypted)) => {
                 let ours = database.ask(

@@ -95,7 +95,7 @@ fn read(
 /// Who holds the credential, with the name that its token bears now.
 fn actor(tx: &Tx<'_>, credential: &Credential) -> Result<Actor> {
     let name = match credential {
-        Credential::CommandLine | Credential::Environment => None,
+        Credential::CommandLine | Credential::Environment | Credential::Jwt { .. } => None,
         Credential::Token { id, .. } => {
             let mut find = tx.connection.prepare_cached(NAME)?;
             let name = find.query_row([id.as_str()], |row| Ok(row::token_name(row, 0)));

@@ -84,6 +84,7 @@ macro_rules! store_conformance {
             tokens::a_revoked_token_is_refused_at_once_on_every_store,
             tokens::a_change_of_another_token_leaves_a_token_valid,
             tokens::an_expired_token_is_refused,
+            tokens::a_jwt_holds_until_its_end_whatever_becomes_of_tokens,
             tokens::a_refused_command_leaves_its_neighbours_alone,
             tokens::an_end_in_the_past_is_refused,
             tokens::tokens_are_listed_by_page,

@@ -11,9 +11,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{IntGauge, Opts};
-use quotalog_front::{Admission, Draining};
+use quotalog_front::{Admission, Authentication, Draining};
 use quotalog_grpc::Keys;
 use quotalog_http::{App, Metrics, Settings as ServerSettings, Tls};
+use quotalog_jwt::Verifier;
 use quotalog_ledger::clock::SystemClock;
 use quotalog_ledger::store::{Retention, Store, StoreError};
 use quotalog_ledger::{Ledger, Settings};
@@ -36,7 +37,7 @@ use crate::pruning::Pruned;
 use crate::records::{Format, Reader, Writer};
 use crate::shutdown::{Signals, hangups};
 use crate::store::{OpenStore, Opening};
-use crate::{certificate, export, first_token, import, pruning, sockets, store};
+use crate::{certificate, export, first_token, import, jwt, pruning, sockets, store};
 
 /// A command line asks one thing after the other.
 const COMMAND_LINE_CONNECTIONS: Connections = Connections {
@@ -72,6 +73,7 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     let hangups = hangups().context("cannot listen for signals")?;
     let tls = config.tls.clone().map(certificate::load).transpose()?;
+    let jwts = jwt::start(config.jwt.clone()).await?;
     let mut opening = Opening::begin(
         config.database.clone(),
         config.database_connections,
@@ -102,7 +104,7 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
         None => Some((opening, token_file)),
     };
     let pruned = Pruned::new();
-    let app = app(&config, &store, &pruned);
+    let app = app(&config, &store, &pruned, jwts);
     let ledger = app.ledger.clone();
     let draining = app.draining.clone();
     let pruning = start_pruning(store.clone(), config.retention, pruned);
@@ -225,7 +227,7 @@ impl Beside {
 }
 
 /// What the routes work with, on a store that is open or will be.
-fn app(config: &Serve, store: &LateStore, pruned: &Pruned) -> App {
+fn app(config: &Serve, store: &LateStore, pruned: &Pruned, jwts: Option<Verifier>) -> App {
     let bounds = Settings {
         lanes: config.lanes(),
         admin_token: config.admin_token,
@@ -235,7 +237,8 @@ fn app(config: &Serve, store: &LateStore, pruned: &Pruned) -> App {
     App {
         draining: Draining::default(),
         admission: Admission::new(config.requests_per_caller_max),
-        metrics: metrics(&ledger, pruned),
+        metrics: metrics(&ledger, pruned, jwts.as_ref()),
+        authentication: Authentication::new(ledger.clone(), jwts),
         metrics_apart: config.metrics_listen.is_some(),
         cors: config.cors.clone(),
         ledger,
@@ -313,11 +316,12 @@ async fn told_to_stop(mut signals: Signals, draining: &Draining, delay: Duration
 }
 
 /// All that is measured.
-fn metrics(ledger: &Ledger, pruned: &Pruned) -> Metrics {
+fn metrics(ledger: &Ledger, pruned: &Pruned, jwts: Option<&Verifier>) -> Metrics {
     let metrics = Metrics::new(ledger);
     metrics.add(Box::new(ProcessCollector::for_self()));
     metrics.add(Box::new(build_info()));
-    for collector in pruned.collectors() {
+    let of_jwts = jwts.map(Verifier::collectors).unwrap_or_default();
+    for collector in pruned.collectors().into_iter().chain(of_jwts) {
         metrics.add(collector);
     }
     metrics
@@ -375,6 +379,7 @@ fn serve_rate_limits(
     let router = quotalog_grpc::router(quotalog_grpc::App {
         ledger: beside.ledger.clone(),
         draining: beside.draining.clone(),
+        authentication: beside.authentication.clone(),
         admission: beside.admission.clone(),
         keys,
         metrics,
@@ -464,6 +469,11 @@ pub(crate) fn on_store<T>(
         store.close().await?;
         result
     })
+}
+
+/// Tells whether there are keys to verify JWTs with.
+pub(crate) fn examine_jwts(settings: &quotalog_jwt::Settings) -> anyhow::Result<Finding> {
+    Ok(runtime()?.block_on(jwt::examine(settings)))
 }
 
 /// Looks the database over, without changing it.

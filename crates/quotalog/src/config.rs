@@ -76,6 +76,7 @@ pub(crate) struct Serve {
     pub(crate) database_connections: Connections,
     pub(crate) token_file: PathBuf,
     pub(crate) admin_token: Option<TokenHash>,
+    pub(crate) jwt: Option<quotalog_jwt::Settings>,
     pub(crate) retention: Retention,
     pub(crate) shutdown_delay: Seconds,
     pub(crate) shutdown_deadline: Seconds,

@@ -13,6 +13,7 @@ mod exit_code;
 mod export;
 mod first_token;
 mod import;
+mod jwt;
 mod late_store;
 mod new_file;
 mod postgres_url;

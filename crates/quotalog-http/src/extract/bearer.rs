@@ -6,7 +6,7 @@ use axum::http::header::{AUTHORIZATION, HeaderValue};
 use axum::http::request::Parts;
 use quotalog_auth::{Action, Caller};
 use quotalog_domain::{Command, IdempotencyKey, Operation};
-use quotalog_front::{Admitted, Overloaded, bearer_token};
+use quotalog_front::{Admitted, Overloaded};
 use quotalog_ledger::Asker;
 
 use crate::exchange::Exchange;
@@ -51,10 +51,9 @@ impl FromRequestParts<App> for Authenticated {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let exchange = Exchange::of(parts)?;
         let lines = parts.headers.get_all(AUTHORIZATION).iter();
-        let token = bearer_token(lines.map(HeaderValue::as_bytes));
-        let token = token.ok_or_else(Problem::unauthorized)?;
-        let caller = app.ledger.authenticate(&token, exchange.deadline()).await?;
-        let caller = caller.ok_or_else(Problem::unauthorized)?;
+        let lines = lines.map(HeaderValue::as_bytes);
+        let caller = app.authentication.caller(lines, exchange.deadline());
+        let caller = caller.await?.ok_or_else(Problem::unauthorized)?;
         exchange.authenticated(caller.clone());
         let admitted = app.admission.admit(exchange.asker_as(&caller)).await;
         Ok(Self {

@@ -144,3 +144,14 @@ pub(crate) struct FilePath {
     #[param(example = "start.js")]
     file: String,
 }
+
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(crate) struct FolderPath {
+    /// The folder, as the page names it.
+    #[param(example = "vendor")]
+    folder: String,
+    /// The file in it.
+    #[param(example = "preact.js")]
+    file: String,
+}

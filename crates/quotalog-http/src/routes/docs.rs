@@ -4,9 +4,6 @@
 //! page allows neither.
 
 use axum::http::HeaderMap;
-use axum::http::header::{
-    CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-};
 use axum::response::Response;
 
 use crate::answer::Unchanging;
@@ -16,43 +13,25 @@ use crate::problem::Problem;
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-const PAGE: Unchanging = Unchanging {
-    bytes: include_bytes!("docs/page.html"),
-    content_type: "text/html; charset=utf-8",
-    coding: None,
-};
+static PAGE: Unchanging =
+    Unchanging::new("text/html; charset=utf-8", include_bytes!("docs/page.html"));
 
-const START: Unchanging = Unchanging {
-    bytes: include_bytes!("docs/start.js"),
-    content_type: SCRIPT,
-    coding: None,
-};
+static START: Unchanging = Unchanging::new(SCRIPT, include_bytes!("docs/start.js"));
 
 /// Swagger UI, as `build.rs` lifts it out of its release. Every browser takes gzip, so there is no other form of it.
-const BUNDLE: Unchanging = Unchanging {
-    bytes: include_bytes!(concat!(env!("OUT_DIR"), "/swagger-ui-bundle.js.gz")),
-    content_type: SCRIPT,
-    coding: Some("gzip"),
-};
+static BUNDLE: Unchanging = Unchanging::gzipped(
+    SCRIPT,
+    include_bytes!(concat!(env!("OUT_DIR"), "/swagger-ui-bundle.js.gz")),
+);
 
-const STYLE: Unchanging = Unchanging {
-    bytes: include_bytes!(concat!(env!("OUT_DIR"), "/swagger-ui.css.gz")),
-    content_type: "text/css; charset=utf-8",
-    coding: Some("gzip"),
-};
+static STYLE: Unchanging = Unchanging::gzipped(
+    "text/css; charset=utf-8",
+    include_bytes!(concat!(env!("OUT_DIR"), "/swagger-ui.css.gz")),
+);
 
 /// Swagger UI paints its arrows as images of the form `data:`.
-const SAFETY: [(HeaderName, HeaderValue); 3] = [
-    (
-        CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static(
-            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-             base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-        ),
-    ),
-    (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-    (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-];
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Shows this interface to people.
 ///
@@ -69,7 +48,7 @@ const SAFETY: [(HeaderName, HeaderValue); 3] = [
     )
 )]
 pub(crate) async fn page(headers: HeaderMap) -> Response {
-    safe(PAGE.answer(&headers))
+    PAGE.answer_under(POLICY, &headers)
 }
 
 /// Answers a file that the page needs.
@@ -92,15 +71,10 @@ pub(crate) async fn page(headers: HeaderMap) -> Response {
 )]
 pub(crate) async fn file(name: RawName, headers: HeaderMap) -> Result<Response, Problem> {
     let file = match name.as_str() {
-        "start.js" => START,
-        "swagger-ui-bundle.js" => BUNDLE,
-        "swagger-ui.css" => STYLE,
+        "start.js" => &START,
+        "swagger-ui-bundle.js" => &BUNDLE,
+        "swagger-ui.css" => &STYLE,
         _ => return Err(Problem::no_such_route()),
     };
-    Ok(safe(file.answer(&headers)))
-}
-
-fn safe(mut response: Response) -> Response {
-    response.headers_mut().extend(SAFETY);
-    response
+    Ok(file.answer_under(POLICY, &headers))
 }

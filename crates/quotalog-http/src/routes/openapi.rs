@@ -1,5 +1,7 @@
 //! `GET /openapi.json`: the description of this interface, for programs.
 
+use std::sync::LazyLock;
+
 use axum::http::HeaderMap;
 use axum::response::Response;
 
@@ -19,10 +21,7 @@ use crate::openapi;
     )
 )]
 pub(crate) async fn document(headers: HeaderMap) -> Response {
-    let document = Unchanging {
-        bytes: openapi::json(),
-        content_type: "application/json",
-        coding: None,
-    };
-    document.answer(&headers)
+    static DOCUMENT: LazyLock<Unchanging> =
+        LazyLock::new(|| Unchanging::new("application/json", openapi::json()));
+    DOCUMENT.answer(&headers)
 }

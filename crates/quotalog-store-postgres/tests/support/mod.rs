@@ -8,6 +8,9 @@ use quotalog_testkit::ManualClock;
 use quotalog_testkit::conformance::{IDEMPOTENCY_RETENTION_S, START};
 use quotalog_testkit::postgres::{Cluster, Database};
 
+/// How often a database is opened that is there.
+const OPENINGS_MAX: u32 = 20;
+
 pub(crate) struct Fresh {
     pub(crate) database: Database,
     pub(crate) clock: Arc<ManualClock>,
@@ -30,12 +33,25 @@ impl Fresh {
     }
 
     pub(crate) async fn try_open(&self) -> Result<PostgresStore, OpenError> {
-        PostgresStore::connect(self.config()).await
+        open(self.config()).await
     }
 
     pub(crate) async fn store(&self) -> PostgresStore {
         self.try_open().await.expect("the database opens")
     }
+}
+
+/// Opens a database, and asks again, as the program does, where a busy machine lets nobody in within the second that a
+/// host is given.
+pub(crate) async fn open(config: PostgresConfig) -> Result<PostgresStore, OpenError> {
+    let mut opened = PostgresStore::connect(config.clone()).await;
+    for _ in 1..OPENINGS_MAX {
+        if !matches!(opened, Err(OpenError::Unreachable(_))) {
+            break;
+        }
+        opened = PostgresStore::connect(config.clone()).await;
+    }
+    opened
 }
 
 pub(crate) fn config(database: &Database, clock: PostgresClock) -> PostgresConfig {

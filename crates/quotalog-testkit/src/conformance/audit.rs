@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use quotalog_auth::{Actor, ActorKind, Credential, NewToken, Role, Token, TokenName, TokenRecord};
+use quotalog_auth::{
+    Actor, ActorKind, Credential, JwtId, NewToken, Role, Token, TokenName, TokenRecord,
+};
 use quotalog_domain::{Command, Operation, Resource, UserId, Window};
 use quotalog_ledger::store::{
     Administer as _, AuditAction, AuditEntry, AuditFilter, AuditId, Fact, Facts, Page, Store,
@@ -224,6 +226,10 @@ pub async fn an_entry_names_its_actor(database: impl Database, _clock: Arc<Manua
         desk.credential(&named).await,
         desk.credential(&unnamed).await,
     );
+    let jwt = Credential::Jwt {
+        id: JwtId::new(Some("https://idp.example"), "ada").expect("a subject"),
+        expires_at: START.plus_s(3_600),
+    };
     let submission = |resource, credential: &Credential| Submission {
         command: Command::new(set("u", resource, Window::Daily, 5)),
         credential: credential.clone(),
@@ -238,6 +244,7 @@ pub async fn an_entry_names_its_actor(database: impl Database, _clock: Arc<Manua
             submission("b", &Credential::Environment),
             submission("c", &unnamed),
             submission("d", &Credential::CommandLine),
+            submission("e", &jwt),
         ])
         .await;
     assert!(verdicts.iter().all(Result::is_ok));
@@ -267,6 +274,10 @@ pub async fn an_entry_names_its_actor(database: impl Database, _clock: Arc<Manua
         ("b", without_token(ActorKind::Environment, "environment")),
         ("c", token(&unnamed_record)),
         ("d", without_token(ActorKind::CommandLine, "command-line")),
+        (
+            "e",
+            without_token(ActorKind::Jwt, "https://idp.example ada"),
+        ),
     ] {
         let (entries, _) = desk.audit_page(&of(resource), None, 10).await;
         let actors: Vec<&Actor> = entries.iter().map(|entry| &entry.actor).collect();

@@ -4,7 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use quotalog_auth::{Caller, Credential, NewToken, Role, Token, TokenId, TokenName, TokenRecord};
+use quotalog_auth::{
+    Caller, Credential, JwtId, NewToken, Role, Token, TokenId, TokenName, TokenRecord,
+};
 use quotalog_domain::{Timestamp, UserId, Window};
 use quotalog_ledger::store::{
     Administer as _, ExpiryPassed, Page, Read as _, Revoked, Store, StoreError, Submission,
@@ -162,6 +164,26 @@ pub async fn an_expired_token_is_refused(database: impl Database, clock: Arc<Man
     clock.set(end);
     assert!(!desk.accepts(&caller.credential).await);
     assert_eq!(desk.caller(&token).await, None);
+}
+
+/// The store has no row of it, but its clock judges when it ends.
+pub async fn a_jwt_holds_until_its_end_whatever_becomes_of_tokens(
+    database: impl Database,
+    clock: Arc<ManualClock>,
+) {
+    let desk = Desk::at(&database).await;
+    let end = START.plus_s(60);
+    let jwt = Credential::Jwt {
+        id: JwtId::new(Some("https://idp.example"), "alice").expect("a subject"),
+        expires_at: end,
+    };
+    assert!(desk.accepts(&jwt).await);
+    let (_, record) = desk.create(Role::Service, None).await;
+    assert!(desk.revoke(&record.id).await);
+    clock.set(Timestamp::from_unix_us(end.unix_us() - 1));
+    assert!(desk.accepts(&jwt).await);
+    clock.set(end);
+    assert!(!desk.accepts(&jwt).await);
 }
 
 /// A batch goes on without the command that is refused.

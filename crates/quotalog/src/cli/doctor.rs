@@ -67,6 +67,9 @@ fn examine(arguments: &serve::Arguments) -> anyhow::Result<Vec<Finding>> {
         });
     }
     findings.extend(listeners(&config));
+    if let Some(settings) = &config.jwt {
+        findings.push(app::examine_jwts(settings)?);
+    }
     if let Database::Sqlite(file) = &config.database {
         let path = file.absolute();
         findings.extend(path.parent().map(folder_of).unwrap_or_default());

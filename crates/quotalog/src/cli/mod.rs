@@ -23,6 +23,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::exit_code::{self, Exit, Failure};
+use crate::jwt;
 use crate::telemetry::{self, LogFormat, LogLevel};
 
 /// A quota server: may this user use this resource now, and how much is left?
@@ -46,7 +47,9 @@ First steps:
 
 Every flag can be set by the variable shown beside it. QUOTALOG_ADMIN_TOKEN (at least 32
 characters) is an admin token of the server that is kept in memory only, QUOTALOG_TOKEN the token of
-whoever asks one; they have no flags, since other users of the machine can read those.
+whoever asks one; they have no flags, since other users of the machine can read those. Nor have
+QUOTALOG_JWT_SECRET and QUOTALOG_JWT_PUBLIC_KEY, which hold what --jwt-secret-file and
+--jwt-public-key-file read from files.
 
 Exit codes: 0 done, 1 other failure, 2 usage, 3 exhausted, 4 not allowed, 5 not found, 6 unreachable
 or unavailable.";
@@ -241,6 +244,7 @@ pub(crate) fn say(line: &str) {
 fn warn_of_unknown_variables() {
     let command = Arguments::command();
     let mut known = vec!["QUOTALOG_ADMIN_TOKEN", server::TOKEN];
+    known.extend([jwt::SECRET, jwt::PUBLIC_KEY]);
     let arguments = arguments_of(&command).into_iter();
     known.extend(arguments.filter_map(|argument| argument.get_env()?.to_str()));
     for (name, _) in std::env::vars_os() {

@@ -1,9 +1,11 @@
 //! `quotalog serve`.
 
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use crate::app;
 use crate::config::{self, Connections, Database};
+use crate::jwt;
 
 use super::{DatabaseArgument, RetentionArguments};
 
@@ -95,6 +97,53 @@ struct RlsArguments {
     rls_resource_key: String,
 }
 
+/// Whose JWTs are believed: keys from one place, and whom the tokens must be for.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "JWTs")]
+struct JwtArguments {
+    /// A file with the secret of HS256, at least 32 bytes [default: no JWT is believed].
+    #[arg(long, env = "QUOTALOG_JWT_SECRET_FILE", value_name = "FILE")]
+    jwt_secret_file: Option<PathBuf>,
+    /// A file with the issuer's public key in PEM: of RSA (RS256), of P-256 (ES256) or of Ed25519 (EdDSA).
+    #[arg(long, env = "QUOTALOG_JWT_PUBLIC_KEY_FILE", value_name = "FILE")]
+    jwt_public_key_file: Option<PathBuf>,
+    /// The issuer's keys as a JWKS, which is read again from time to time. The URL must be https, or http on this
+    /// machine.
+    #[arg(
+        long,
+        env = "QUOTALOG_JWKS",
+        value_name = "FILE|URL",
+        hide_env_values = true
+    )]
+    jwks: Option<String>,
+    /// Whom tokens must be for, their `aud`. Required with any of the above.
+    #[arg(long, env = "QUOTALOG_JWT_AUDIENCE", value_name = "TEXT")]
+    jwt_audience: Option<String>,
+    /// Who must have issued them, their `iss`, to the letter [default: anybody with the key].
+    #[arg(long, env = "QUOTALOG_JWT_ISSUER", value_name = "TEXT")]
+    jwt_issuer: Option<String>,
+    /// The claim that names a token's role: a name, or a JSON pointer such as /realm_access/roles
+    /// [default: every token is a user's, whose id is its `sub`].
+    #[arg(long, env = "QUOTALOG_JWT_ROLE_CLAIM", value_name = "CLAIM")]
+    jwt_role_claim: Option<String>,
+}
+
+impl JwtArguments {
+    fn check(&self) -> anyhow::Result<Option<quotalog_jwt::Settings>> {
+        let variable = |name| std::env::var_os(name).map(OsStringExt::into_vec);
+        jwt::settings(jwt::Given {
+            secret: variable(jwt::SECRET),
+            secret_file: self.jwt_secret_file.clone(),
+            public_key: variable(jwt::PUBLIC_KEY),
+            public_key_file: self.jwt_public_key_file.clone(),
+            jwks: self.jwks.clone(),
+            audience: self.jwt_audience.clone(),
+            issuer: self.jwt_issuer.clone(),
+            role_claim: self.jwt_role_claim.clone(),
+        })
+    }
+}
+
 /// What a person may say about the server.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -159,6 +208,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     connections: ConnectionArguments,
     #[command(flatten)]
+    jwt: JwtArguments,
+    #[command(flatten)]
     rls: RlsArguments,
 }
 
@@ -201,6 +252,7 @@ pub(super) fn checked(arguments: &Arguments) -> anyhow::Result<config::Serve> {
             readers: arguments.lanes.database_readers,
         },
         admin_token: config::admin_token()?,
+        jwt: arguments.jwt.check()?,
         retention: arguments.retention.check()?,
         shutdown_delay: config::seconds(
             "--shutdown-delay",

@@ -37,6 +37,31 @@ const USES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "quotalog-jwt",
+        &[
+            "quotalog-auth",
+            "quotalog-domain",
+            // Its clock and its deadlines alone.
+            "quotalog-ledger",
+            "bytes",
+            "http-body-util",
+            "hyper",
+            "hyper-util",
+            "jsonwebtoken",
+            "prometheus",
+            "quick_cache",
+            "ring",
+            "rustls-native-certs",
+            "serde",
+            "serde_json",
+            "spki",
+            "thiserror",
+            "tokio",
+            "tokio-rustls",
+            "tracing",
+        ],
+    ),
+    (
         "quotalog-record",
         &[
             "quotalog-auth",
@@ -87,6 +112,7 @@ const USES: &[(&str, &[&str])] = &[
         &[
             "quotalog-auth",
             "quotalog-domain",
+            "quotalog-jwt",
             "quotalog-ledger",
             "bytes",
             "itoa",
@@ -184,6 +210,7 @@ const USES: &[(&str, &[&str])] = &[
             "quotalog-front",
             "quotalog-grpc",
             "quotalog-http",
+            "quotalog-jwt",
             "quotalog-ledger",
             "quotalog-record",
             "quotalog-store-postgres",

@@ -8,6 +8,7 @@ use quotalog_client::{
 };
 use tokio::net::TcpListener;
 
+use crate::support::ids::printable;
 use crate::support::server::{ADMIN, Server, Site};
 use crate::support::tls::{Pair, with_tls};
 use crate::support::way::{BAD_GATEWAY, TOO_MANY, Turn, UNAVAILABLE, UNAVAILABLE_FOR_AN_HOUR, Way};
@@ -242,18 +243,8 @@ async fn ids_of_any_printable_text_survive() {
     let site = Site::new();
     let server = site.serve_in_a_morning();
     let client = client(&server);
-    let every: String = (' '..='~').filter(|character| *character != '/').collect();
-    for id in [
-        &*every,
-        " a ",
-        "%2F",
-        "..a",
-        "a+b",
-        "zoë",
-        "日本語",
-        "\u{202e}x",
-        "👩‍👩‍👧",
-    ] {
+    for id in &printable() {
+        let id = &**id;
         let set = client
             .set_policy(id, id, Policy::daily(5))
             .send()

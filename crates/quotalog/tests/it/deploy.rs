@@ -2,16 +2,18 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use hyper::Method;
 use quotalog_testkit::postgres::{Cluster, Setup};
 
 use crate::cli::fails;
+use crate::support::running::Running;
 use crate::support::server::{ADMIN, Connection, Site, skipped, until};
 
 const UNIT: &str = include_str!("../../../../deploy/quotalog.service");
 const SETTINGS: &str = include_str!("../../../../deploy/quotalog.env");
+const IMAGE: &str = include_str!("../../../../deploy/Dockerfile");
 const BALANCER: &str = include_str!("../../../../deploy/haproxy.cfg");
 const ROLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/roles.sql");
 
@@ -78,15 +80,28 @@ fn the_unit_waits_longer_than_the_server_drains() {
     assert!(number("LimitNOFILE=") > 10_000);
 }
 
-/// A program that ends with the test.
-pub(crate) struct Running(pub(crate) Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ended = self.0.kill();
-        let _ended = self.0.wait();
-    }
+/// The image's own question to its server, asked of one that runs here, and of none.
+#[test]
+fn the_image_knows_whether_its_server_lives() {
+    let check = IMAGE.lines().find(|line| line.starts_with("HEALTHCHECK "));
+    let (_, check) = check.unwrap().split_once(" CMD ").unwrap();
+    let check: Vec<String> = serde_json::from_str(check).unwrap();
+    let site = Site::new();
+    let server = site.serve();
+    let address = server.address.to_string().replace(':', "/");
+    let is_well = || {
+        let words = check
+            .iter()
+            .map(|word| word.replace("127.0.0.1/8200", &address));
+        let words: Vec<String> = words.collect();
+        assert_ne!(words, check);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stderr(Stdio::null());
+        command.status().unwrap().success()
+    };
+    assert!(is_well());
+    server.kill();
+    assert!(!is_well());
 }
 
 /// The balancer as it is configured, but for the addresses.

@@ -9,14 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use axum::extract::State;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{HeaderMap, Method, Request};
 
-use crate::deploy::Running;
 use crate::support::answer::Answer;
 use crate::support::python::from_python;
 use crate::support::raw::{RawAnswer, RawConnection};
+use crate::support::running::Running;
 use crate::support::server::{ADMIN, Connection, Server, Site, in_a_morning, skipped, until};
 use crate::support::way::{Turn, Way};
 
@@ -132,6 +134,12 @@ impl Scene {
             proxy,
             _running: running,
         })
+    }
+
+    /// Gives a user a daily quota.
+    async fn limit(&self, user: &str, limit: u64) {
+        let path = format!("/quotas/{user}/api-calls");
+        self.server.set(&path, "daily", limit).await;
     }
 
     async fn get(&self, user: &str) -> Answer {
@@ -391,23 +399,8 @@ async fn start(folder: &Path, command: impl Fn(SocketAddr) -> Command) -> (Socke
 
 /// The value of `Authorization` for a name and a password (RFC 7617).
 fn basic(user: &str, password: &str) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut value = "Basic ".to_owned();
-    for three in format!("{user}:{password}").as_bytes().chunks(3) {
-        let mut bytes = [0; 4];
-        bytes[1..=three.len()].copy_from_slice(three);
-        let bits = u32::from_be_bytes(bytes);
-        for place in 0..4_usize {
-            let digit = (bits >> (18 - 6 * place)) & 63;
-            let is_filling = place > three.len();
-            value.push(if is_filling {
-                '='
-            } else {
-                char::from(DIGITS[digit as usize])
-            });
-        }
-    }
-    value
+    let both = STANDARD.encode(format!("{user}:{password}"));
+    format!("Basic {both}")
 }
 
 /// A request of alice's whose body comes in chunks.
@@ -450,8 +443,7 @@ async fn a_limit_is_met(kind: Kind) {
         return;
     };
     for user in ["alice", "bob"] {
-        let path = format!("/quotas/{user}/api-calls");
-        scene.server.set(&path, "daily", 3).await;
+        scene.limit(user, 3).await;
     }
     // What the client says of who it is and how it is counted has no say.
     let lies = [
@@ -491,10 +483,7 @@ async fn a_limit_is_met(kind: Kind) {
     assert_eq!((scene.counted("alice"), scene.counted("bob")), (3, 0));
 
     // The very next request obeys a new limit.
-    scene
-        .server
-        .set("/quotas/alice/api-calls", "daily", 4)
-        .await;
+    scene.limit("alice", 4).await;
     assert_eq!(scene.get("alice").await.status, 200);
     assert_eq!(scene.get("alice").await.status, 429);
 }
@@ -503,7 +492,7 @@ async fn a_stranger_is_not_counted(kind: Kind) {
     let Some(scene) = Scene::set(kind, &["bob", "carol"], Change::default()).await else {
         return;
     };
-    scene.server.set("/quotas/bob/api-calls", "daily", 3).await;
+    scene.limit("bob", 3).await;
     let mut connection = Connection::open(scene.proxy).await.unwrap();
     let request = Request::get("/").header("host", "a");
     let request = request.header("authorization", basic("bob", "wrong"));
@@ -588,10 +577,7 @@ async fn without_quotalog(kind: Kind, fails_open: bool) {
     let Some(scene) = Scene::set(kind, &["alice"], change).await else {
         return;
     };
-    scene
-        .server
-        .set("/quotas/alice/api-calls", "daily", 1)
-        .await;
+    scene.limit("alice", 1).await;
     assert_eq!(scene.get("alice").await.status, 200);
     assert_eq!(scene.get("alice").await.status, 429);
     let Scene {
@@ -636,10 +622,7 @@ async fn a_token_that_is_none_lets_nobody_through(kind: Kind) {
     let Some(scene) = Scene::set(kind, &["alice"], change).await else {
         return;
     };
-    scene
-        .server
-        .set("/quotas/alice/api-calls", "daily", 1)
-        .await;
+    scene.limit("alice", 1).await;
     let answer = scene.get("alice").await;
     assert_eq!(answer.status, 500);
     assert_eq!(scene.upstream.reached(), 0);
@@ -702,10 +685,7 @@ async fn what_nginx_asks_twice_counts_once() {
         let Some(scene) = Scene::set(kind, &["alice"], change).await else {
             return;
         };
-        scene
-            .server
-            .set("/quotas/alice/api-calls", "daily", 5)
-            .await;
+        scene.limit("alice", 5).await;
         drop(lost);
         let way = Way::at(first, scene.server.address, &[Turn::CutAnswer]).await;
         assert_eq!(scene.get("alice").await.status, 200);

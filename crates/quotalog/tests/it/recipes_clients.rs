@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+use crate::support::ids::printable;
 use crate::support::server::{ADMIN, Server, Site, skipped};
 use crate::support::way::{
     BAD_GATEWAY, TOO_MANY, Turn, UNAVAILABLE, UNAVAILABLE_FOR_A_SECOND, UNAVAILABLE_FOR_AN_HOUR,
@@ -273,23 +274,11 @@ async fn ids_of_any_printable_text_survive(language: Language) {
         return;
     };
     server.set("/defaults/r", "daily", 5).await;
-    let every: String = (' '..='~').filter(|character| *character != '/').collect();
-    let ids = [
-        &*every,
-        " a ",
-        "%2F",
-        "%252e",
-        "..a",
-        "a+b",
-        "zoë",
-        "日本語",
-        "\u{202e}x",
-        "👩‍👩‍👧",
-    ];
+    let ids = printable();
     let calls: Vec<_> = ids.iter().map(|id| consume(id, 2)).collect();
     let outcomes = program.client(server.address).calls(&calls).await;
     for (id, outcome) in ids.iter().zip(outcomes) {
-        assert_eq!(outcome["answer"]["user_id"], *id, "{outcome}");
+        assert_eq!(outcome["answer"]["user_id"], **id, "{outcome}");
         if !id.contains('\'') {
             assert_eq!(counted(&site, id, "r"), 2, "{id}");
         }

@@ -9,6 +9,7 @@ mod batch;
 mod bodies;
 mod consume;
 mod cors;
+mod dashboard;
 mod defaults;
 mod erasure;
 mod faults;

@@ -221,7 +221,7 @@ async fn an_unknown_path_is_not_found_and_a_slash_at_the_end_makes_one() {
 async fn a_wrong_method_is_told_the_right_ones_and_counts_nothing() {
     let app = TestApp::new().await;
     app.policy("hourly", 5).await;
-    let routes: [(&str, &[Method]); 16] = [
+    let routes: [(&str, &[Method]); 17] = [
         ("/quotas", &[Method::GET, Method::HEAD]),
         ("/quotas/u", &[Method::GET, Method::HEAD, Method::DELETE]),
         ("/quotas/u/r/usage", &[Method::GET, Method::HEAD]),
@@ -244,6 +244,7 @@ async fn a_wrong_method_is_told_the_right_ones_and_counts_nothing() {
         ("/healthz", &[Method::GET, Method::HEAD]),
         ("/readyz", &[Method::GET, Method::HEAD]),
         ("/problems/forbidden", &[Method::GET, Method::HEAD]),
+        ("/dashboard", &[Method::GET, Method::HEAD]),
     ];
     let odd = Method::from_bytes(b"PURGE").unwrap();
     for (path, known) in routes {

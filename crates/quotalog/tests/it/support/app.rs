@@ -8,8 +8,9 @@ use axum::http::{HeaderValue, request};
 use hyper::{Method, Request};
 use quotalog_auth::{Caller, Credential, Role, Token, TokenId};
 use quotalog_domain::{Command, Limit, Operation, Resource, Timestamp, UserId, Window};
-use quotalog_front::{Admission, Draining};
+use quotalog_front::{Admission, Authentication, Draining};
 use quotalog_http::{App, Cors, Metrics, Origin};
+use quotalog_jwt::Verifier;
 use quotalog_ledger::store::{Administer as _, Store};
 use quotalog_ledger::{Asker, Ledger, Settings};
 use quotalog_store_sqlite::{SqliteConfig, SqliteStore};
@@ -30,6 +31,7 @@ pub(crate) struct TestApp {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) store: SqliteStore,
     pub(crate) ledger: Ledger,
+    jwts: Option<Verifier>,
     pub(crate) draining: Draining,
     pub(crate) folder: Arc<TempDir>,
     /// An admin's token.
@@ -59,10 +61,11 @@ fn site(now: &str) -> (Arc<TempDir>, Arc<ManualClock>) {
     (Arc::new(folder), Arc::new(clock))
 }
 
-fn router(ledger: &Ledger, draining: &Draining, cors: Cors) -> Router {
+fn router(ledger: &Ledger, draining: &Draining, cors: Cors, jwts: Option<Verifier>) -> Router {
     quotalog_http::router(App {
         ledger: ledger.clone(),
         draining: draining.clone(),
+        authentication: Authentication::new(ledger.clone(), jwts),
         admission: Admission::new(1_024),
         cors,
         metrics: Metrics::new(ledger),
@@ -88,7 +91,12 @@ impl TestApp {
             .iter()
             .map(|origin| Origin::try_from(*origin).unwrap());
         let mut app = Self::new().await;
-        app.router = router(&app.ledger, &app.draining, Cors::of(origins.collect()));
+        app.router = router(
+            &app.ledger,
+            &app.draining,
+            Cors::of(origins.collect()),
+            None,
+        );
         app
     }
 
@@ -96,6 +104,32 @@ impl TestApp {
     pub(crate) async fn faulty() -> (Self, Arc<FaultyStore<SqliteStore>>) {
         let (folder, clock) = site(NOW);
         Self::open_with(folder, clock, FaultyStore::new).await
+    }
+
+    /// The same server, believing JWTs too.
+    pub(crate) fn believing(self, settings: quotalog_jwt::Settings) -> Self {
+        let clock = self.clock.clone();
+        self.believing_by(settings, clock)
+    }
+
+    /// The same, by a clock of the node's own.
+    pub(crate) fn believing_by(
+        self,
+        settings: quotalog_jwt::Settings,
+        clock: Arc<ManualClock>,
+    ) -> Self {
+        let jwts = Some(Verifier::start(settings, clock));
+        let router = router(&self.ledger, &self.draining, Cors::default(), jwts.clone());
+        Self {
+            router,
+            jwts,
+            ..self
+        }
+    }
+
+    /// How this server knows callers.
+    pub(crate) fn authentication(&self) -> Authentication {
+        Authentication::new(self.ledger.clone(), self.jwts.clone())
     }
 
     /// Another process on the same file.
@@ -121,12 +155,13 @@ impl TestApp {
         let wrapped = Arc::new(wrap(store.clone()));
         let ledger = Ledger::start(wrapped.clone(), Settings::default());
         let draining = Draining::default();
-        let router = router(&ledger, &draining, Cors::default());
+        let router = router(&ledger, &draining, Cors::default(), None);
         let mut app = Self {
             router,
             clock,
             store,
             ledger,
+            jwts: None,
             draining,
             folder,
             admin: String::new(),

@@ -46,6 +46,7 @@ pub(crate) async fn serve_with(app: &TestApp, keys: Keys) -> Service {
     let router = quotalog_grpc::router(quotalog_grpc::App {
         ledger: app.ledger.clone(),
         draining: app.draining.clone(),
+        authentication: app.authentication(),
         admission: Admission::new(1_024),
         keys,
         metrics: Metrics::new(),
