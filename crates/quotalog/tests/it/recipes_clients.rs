@@ -1,6 +1,6 @@
 //! The clients in `clients/`, as they are, against the real server and over ways on which answers get lost.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::support::ids::printable;
+use crate::support::npm::from_npm;
 use crate::support::server::{ADMIN, Server, Site, skipped};
 use crate::support::way::{
     BAD_GATEWAY, TOO_MANY, Turn, UNAVAILABLE, UNAVAILABLE_FOR_A_SECOND, UNAVAILABLE_FOR_AN_HOUR,
@@ -19,29 +20,16 @@ use crate::support::way::{
 const CLIENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients");
 const DRIVERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/clients");
 
-/// The compiler and the types of the run time, which the registry of npm has.
-const TYPESCRIPT: [&str; 2] = ["typescript@7.0.2", "@types/node@20.19.0"];
-
 /// A Python that has `requests`.
 static PYTHON: LazyLock<Option<&str>> = LazyLock::new(|| {
     let mut known = ["python3", "/usr/bin/python3"].into_iter();
     known.find(|python| succeeds(Command::new(python).args(["-c", "import requests"])))
 });
 
-/// Where the compiler of TypeScript is.
-static COMPILER: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
-    let tools = Path::new(env!("CARGO_TARGET_TMPDIR")).join(TYPESCRIPT[0].replace('@', "-"));
-    if !tools.exists() {
-        // Into a draft first, so that a folder of the name is a whole one.
-        let draft = tools.with_extension(format!("{}.draft", std::process::id()));
-        let mut install = Command::new("npm");
-        install.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]);
-        if !succeeds(install.arg(&draft).args(TYPESCRIPT)) {
-            return None;
-        }
-        std::fs::rename(draft, &tools).ok()?;
-    }
-    Some(tools.join("node_modules"))
+/// Where the compiler of TypeScript is, and the types of the oldest Node that is looked after.
+static COMPILER: LazyLock<io::Result<PathBuf>> = LazyLock::new(|| {
+    let tools = from_npm(Path::new(DRIVERS), "typescript")?;
+    Ok(tools.join("node_modules"))
 });
 
 /// Compiles the TypeScript client and its driver, with every check, into a folder.
@@ -185,19 +173,28 @@ fn counted(site: &Site, user_id: &str, resource: &str) -> u64 {
     site.stored(user_id, resource).values().sum()
 }
 
+/// No scene, since this machine cannot run the client.
+#[track_caller]
+fn none<T>(why: &str) -> Option<T> {
+    skipped(why);
+    None
+}
+
 /// A server with two quotas, and what runs a client; `None`, where it cannot be had.
 async fn scene(language: Language) -> Option<(Site, Server, Program)> {
     let site = Site::new();
     let program = match language {
-        Language::Python => PYTHON.map(Program::Python),
-        Language::TypeScript => COMPILER.as_ref().map(|modules| {
-            compile(modules, site.folder.path());
-            Program::Node(site.folder.path().to_owned())
-        }),
-    };
-    let Some(program) = program else {
-        skipped(&format!("no client in {language:?} can be run"));
-        return None;
+        Language::Python => match *PYTHON {
+            Some(python) => Program::Python(python),
+            None => return none("no Python has requests"),
+        },
+        Language::TypeScript => match &*COMPILER {
+            Ok(modules) => {
+                compile(modules, site.folder.path());
+                Program::Node(site.folder.path().to_owned())
+            }
+            Err(error) => return none(&format!("no TypeScript can be compiled: {error}")),
+        },
     };
     let server = site.serve_in_a_morning();
     server.set("/quotas/u/r", "daily", 10).await;
