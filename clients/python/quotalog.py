@@ -12,18 +12,36 @@ A quota is the server's own JSON object, as a dict. A call is repeated while tha
 come; whatever it may have counted already, it counts once, since all attempts bear one idempotency key.
 """
 
+import http.client
+import io
+import json
+import math
 import random
+import socket
 import time
 import uuid
-from urllib.parse import quote
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from urllib.parse import quote, urlsplit
 
 import requests
-from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
+from requests.adapters import HTTPAdapter
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, LocationValueError, NewConnectionError
+from urllib3.util import Timeout
 
 ATTEMPTS_MAX = 8
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.05, 2.0
+# No wait is longer, whatever an answer says.
+RETRY_AFTER_MAX_S = 2_000_000
+# The problems of a request that the server would not take another time either.
+NEVER_TAKEN = {
+    (400, "malformed-request"),
+    (413, "content-too-large"),
+    (422, "validation-failed"),
+    (422, "idempotency-mismatch"),
+}
 # Why there was no connection to send anything on.
-NOT_SENT = (NewConnectionError, ConnectTimeoutError)
+NOT_SENT = (NewConnectionError, ConnectTimeoutError, LocationValueError)
 
 
 class QuotalogError(Exception):
@@ -69,7 +87,7 @@ class Denied(QuotalogError):
 
 
 class Invalid(QuotalogError):
-    """An id, an amount or a key can never be taken, or the key belongs to another request; see problem["errors"]."""
+    """What was asked for can never be taken, or the key belongs to another request; see problem["errors"]."""
 
 
 class Outage(QuotalogError):
@@ -85,40 +103,52 @@ class Unexpected(QuotalogError):
 
 
 class Client:
-    """A server, and the token to ask it with; one for each thread."""
+    """A server, and the token to ask it with; one for each thread. The deadline of a call is in seconds, and bounds all
+    but the look-up of the server's name."""
 
     def __init__(self, url, token, *, deadline=10.0, attempt_timeout=6.0):
+        if not _is_base(url):
+            raise Invalid("The URL must be one of http or https, with a host, and without a user, a query or a fragment.")
+        # Without the token: it is a secret, and may be all but right.
+        if not _is_visible(token):
+            raise Invalid("The token must be visible ASCII characters, without a blank or the end of a line.")
         self._url = url.rstrip("/")
         self._deadline, self._attempt_timeout = deadline, attempt_timeout
         self._session = requests.Session()
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, _Adapter())
         # Not the session's headers alone: a ~/.netrc would come before those.
         self._session.auth = lambda request: _with_token(request, token)
 
     def check(self, user_id, resource):
         """The quota as it is; counts nothing."""
-        return self._call("GET", _path("quotas", user_id, resource))
+        return self._call("GET", _path("quotas", user_id, resource), "remaining")
 
     def consume(self, user_id, resource, amount=1, *, key=None, wait=False):
         """Counts the units, all or none. The key is one of the caller's, if it may ask again itself. With wait, a 429
         is waited for and asked again, as long as the deadline allows."""
         path = _path("quotas", user_id, resource, "consume")
-        return self._call("POST", path, {"amount": amount}, key, wait)
+        return self._call("POST", path, "remaining", {"amount": amount}, key, wait)
 
     def refund(self, user_id, resource, amount=1, *, key=None):
         """Gives units of the present window back."""
-        return self._call("POST", _path("quotas", user_id, resource, "refund"), {"amount": amount}, key)
+        return self._call("POST", _path("quotas", user_id, resource, "refund"), "remaining", {"amount": amount}, key)
 
     def batch(self, items, *, key=None, wait=False):
         """Counts several pairs, all or none: {"user_id", "resource", "amount"} each. Returns their quotas, in order."""
-        return self._call("POST", "/consume", {"items": list(items)}, key, wait)["quotas"]
+        return self._call("POST", "/consume", "quotas", {"items": list(items)}, key, wait)["quotas"]
 
-    def _call(self, method, path, body=None, key=None, wait=False):
-        changes = method != "GET"
-        headers = {"Idempotency-Key": _key(key) if key is not None else uuid.uuid4().hex} if changes else {}
+    def _call(self, method, path, member, body=None, key=None, wait=False):
+        """The answer, which has such a member."""
+        headers = {}
+        if body is not None:
+            body = _json(body)
+            headers["Content-Type"] = "application/json"
+            headers["Idempotency-Key"] = _key(key) if key is not None else uuid.uuid4().hex
         until, pause_s, may_have_counted = time.monotonic() + self._deadline, PAUSE_FIRST_S, False
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
-                return self._attempt(method, path, body, headers, until - time.monotonic())
+                return self._attempt(method, path, member, body, headers, until - time.monotonic())
             except (Exhausted, NotFound, Invalid) as decided:
                 # The server has looked for an answer under the key: no attempt before has counted.
                 if not (wait and isinstance(decided, Exhausted)):
@@ -140,22 +170,79 @@ class Client:
                 raise _unknown(failure) if may_have_counted else failure
             time.sleep(pause)
 
-    def _attempt(self, method, path, body, headers, left):
-        timeout = max(min(self._attempt_timeout, left), 0.001)
+    def _attempt(self, method, path, member, body, headers, left):
+        timeout = Timeout(total=max(min(self._attempt_timeout, left), 0.001))
         try:
             answer = self._session.request(
-                method, self._url + path, json=body, headers=headers, timeout=timeout, allow_redirects=False
+                method, self._url + path, data=body, headers=headers, timeout=timeout, allow_redirects=False
             )
-        except requests.RequestException as error:
-            was_sent = not isinstance(getattr(error.args[0], "reason", None) if error.args else None, NOT_SENT)
+        # Of a host that cannot be, requests hands on what urllib3 says.
+        except (requests.RequestException, HTTPError) as error:
+            reason = getattr(error.args[0], "reason", None) if error.args else None
+            was_sent = not (isinstance(error, NOT_SENT) or isinstance(reason, NOT_SENT))
             raise (OutcomeUnknown if was_sent and method != "GET" else Outage)(str(error)) from error
         try:
-            document = answer.json()
-        except ValueError:
+            document = json.loads(answer.content)
+        # The other one if it is too deep.
+        except (ValueError, RecursionError):
             document = None
-        if answer.status_code == 200 and isinstance(document, dict):
+        document = document if isinstance(document, dict) else {}
+        if answer.status_code == 200 and member in document:
             return document
-        raise _error(answer, document if isinstance(document, dict) else {}, method != "GET")
+        raise _error(answer, document, method != "GET")
+
+
+class _Adapter(HTTPAdapter):
+    """What sends requests, and bounds their answers."""
+
+    def init_poolmanager(self, *args, **options):
+        super().init_poolmanager(*args, **options)
+        _bound(self.poolmanager)
+
+    def proxy_manager_for(self, proxy, **options):
+        is_new = proxy not in self.proxy_manager
+        manager = super().proxy_manager_for(proxy, **options)
+        if is_new:
+            _bound(manager)
+        return manager
+
+
+def _bound(manager):
+    """Has the connections of a manager read answers as below."""
+    pools = {}
+    for scheme, kind in manager.pool_classes_by_scheme.items():
+        connection = type(kind.ConnectionCls.__name__, (kind.ConnectionCls,), {"response_class": _Response})
+        # Its name is in the texts of errors.
+        pools[scheme] = type(kind.__name__, (kind,), {"ConnectionCls": connection})
+    manager.pool_classes_by_scheme = pools
+
+
+class _Response(http.client.HTTPResponse):
+    """An answer whose timeout is one for the whole of it, and not for each read."""
+
+    def __init__(self, sock, *args, **options):
+        super().__init__(sock, *args, **options)
+        self.fp = io.BufferedReader(_Reader(self.fp.detach(), sock))
+
+
+class _Reader(io.RawIOBase):
+    def __init__(self, raw, sock):
+        super().__init__()
+        self._raw, self._sock, self._until = raw, sock, time.monotonic() + sock.gettimeout()
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise socket.timeout("The answer took too long.")
+        self._sock.settimeout(left)
+        return self._raw.readinto(buffer)
+
+    def close(self):
+        self._raw.close()
+        super().close()
 
 
 def _error(answer, problem, changes):
@@ -167,7 +254,7 @@ def _error(answer, problem, changes):
         kind = NotFound
     elif status in (401, 403):
         kind = Denied
-    elif status == 422 and name in ("validation-failed", "idempotency-mismatch"):
+    elif (status, name) in NEVER_TAKEN:
         kind = Invalid
     elif status == 503 and name == "unavailable" or status == 500 and name == "internal":
         kind = Outage
@@ -176,10 +263,22 @@ def _error(answer, problem, changes):
         kind = OutcomeUnknown if changes else Outage
     else:
         kind = Unexpected
-    retry_after = answer.headers.get("Retry-After", "")
-    wait = int(retry_after) if retry_after.isascii() and retry_after.isdigit() else None
     said = problem.get("detail") or f"the answer was {status} and no problem document"
-    return kind(said, status, problem, wait)
+    return kind(said, status, problem, _retry_after(answer.headers.get("Retry-After", "")))
+
+
+def _retry_after(value):
+    """In whole seconds, as quotalog says it, or until an instant, as a proxy may (RFC 9110 section 10.2.3)."""
+    if value.isascii() and value.isdigit():
+        # Python reads no number of thousands of digits.
+        return min(int(value), RETRY_AFTER_MAX_S) if len(value) < 10 else RETRY_AFTER_MAX_S
+    try:
+        instant = parsedate_to_datetime(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    # A date of no zone, "-0000", is one of UTC.
+    seconds = (instant.replace(tzinfo=instant.tzinfo or timezone.utc) - datetime.now(timezone.utc)).total_seconds()
+    return max(0, min(math.ceil(seconds), RETRY_AFTER_MAX_S))
 
 
 def _unknown(error):
@@ -192,9 +291,30 @@ def _with_token(request, token):
     return request
 
 
+def _is_base(url):
+    """Whether a path can be added to a URL."""
+    try:
+        split = urlsplit(url)
+        return split.scheme in ("http", "https") and split.hostname and split.port != 0 and not set("@?#") & set(url)
+    except ValueError:
+        return False
+
+
+def _json(body):
+    # As UTF-8, since the server bounds the bytes, and escapes are twice as long.
+    try:
+        return json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError as error:
+        raise Invalid("What has no form in JSON, or is no text, cannot be asked for.") from error
+
+
+def _is_visible(text):
+    return bool(text) and all("!" <= character <= "~" for character in text)
+
+
 def _key(key):
     # A blank at an end would be lost on the way, and the key be another one.
-    if not (key and len(key) <= 255 and all("!" <= character <= "~" for character in key)):
+    if not (_is_visible(key) and len(key) <= 255):
         raise Invalid("Idempotency-Key must be 1 to 255 visible ASCII characters.")
     return key
 
@@ -202,6 +322,7 @@ def _key(key):
 def _path(*names):
     # These would lead to another place once somebody has tidied the path up.
     for name in names:
-        if name in ("", ".", "..") or "/" in name:
+        # Half a character of UTF-16 has no encoding either.
+        if name in ("", ".", "..") or "/" in name or any("\ud800" <= character <= "\udfff" for character in name):
             raise Invalid(f'{name!r} must be a name other than "." and "..", without a "/".')
     return "".join("/" + quote(name, safe="") for name in names)

@@ -1,5 +1,5 @@
 /**
- * A client of quotalog, in one file. It needs Node 18 or newer, or what knows `fetch` and `node:crypto`; copy it, under
+ * A client of quotalog, in one file. It needs Node 18.17 or newer, or what knows `fetch` and `node:crypto`; copy it, under
  * MIT or Apache-2.0 as you choose. Nothing has to be built where types are stripped (Node 22.18 and newer, Deno, Bun).
  *
  *     const quotalog = new Client("http://127.0.0.1:8200", token);
@@ -19,6 +19,10 @@ import { randomUUID } from "node:crypto";
 const ATTEMPTS_MAX = 8;
 const PAUSE_FIRST_MS = 50;
 const PAUSE_MAX_MS = 2_000;
+/** No wait is longer, whatever an answer says; nor can a timer wait much longer. */
+const RETRY_AFTER_MAX_S = 2_000_000;
+/** The problems of a request that the server would not take another time either. */
+const NEVER_TAKEN = ["400 malformed-request", "413 content-too-large", "422 validation-failed", "422 idempotency-mismatch"];
 /** Why there was no connection to send anything on. */
 const NOT_SENT = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"];
 
@@ -106,7 +110,7 @@ export class NotFound extends QuotalogError {}
 /** The token is none (status 401), or may not do this (403). */
 export class Denied extends QuotalogError {}
 
-/** An id, an amount or a key can never be taken, or the key belongs to another request; see `problem.errors`. */
+/** What was asked for can never be taken, or the key belongs to another request; see `problem.errors`. */
 export class Invalid extends QuotalogError {}
 
 /** The server cannot be asked for now, and nothing was counted. */
@@ -118,7 +122,7 @@ export class OutcomeUnknown extends Outage {}
 /** An answer that is none of quotalog's, as from a wrong URL. */
 export class Unexpected extends QuotalogError {}
 
-/** A server, and the token to ask it with. */
+/** A server, and the token to ask it with. The deadline bounds a call with all its attempts. */
 export class Client {
   readonly #url: string;
   readonly #token: string;
@@ -126,6 +130,13 @@ export class Client {
   readonly #attemptTimeoutMs: number;
 
   constructor(url: string, token: string, { deadlineMs = 10_000, attemptTimeoutMs = 6_000 } = {}) {
+    if (!isBase(url)) {
+      throw new Invalid("The URL must be one of http or https, with a host, and without a user, a query or a fragment.");
+    }
+    // Without the token: it is a secret, and may be all but right.
+    if (!/^[!-~]+$/.test(token)) {
+      throw new Invalid("The token must be visible ASCII characters, without a blank or the end of a line.");
+    }
     this.#url = url.replace(/\/+$/, "");
     this.#token = token;
     this.#deadlineMs = deadlineMs;
@@ -134,25 +145,26 @@ export class Client {
 
   /** The quota as it is; counts nothing. */
   async check(userId: string, resource: string): Promise<Quota> {
-    return await this.#call<Quota>("GET", path("quotas", userId, resource));
+    return await this.#call<Quota>("GET", path("quotas", userId, resource), "remaining");
   }
 
   /** Counts the units, all or none. */
   async consume(userId: string, resource: string, amount = 1, options: Options = {}): Promise<Quota> {
-    return await this.#call<Quota>("POST", path("quotas", userId, resource, "consume"), { amount }, options);
+    return await this.#call<Quota>("POST", path("quotas", userId, resource, "consume"), "remaining", { amount }, options);
   }
 
   /** Gives units of the present window back. */
   async refund(userId: string, resource: string, amount = 1, options: Pick<Options, "key"> = {}): Promise<Quota> {
-    return await this.#call<Quota>("POST", path("quotas", userId, resource, "refund"), { amount }, options);
+    return await this.#call<Quota>("POST", path("quotas", userId, resource, "refund"), "remaining", { amount }, options);
   }
 
   /** Counts several pairs, all or none. Resolves to their quotas, in order. */
   async batch(items: Item[], options: Options = {}): Promise<Quota[]> {
-    return (await this.#call<{ quotas: Quota[] }>("POST", "/consume", { items }, options)).quotas;
+    return (await this.#call<{ quotas: Quota[] }>("POST", "/consume", "quotas", { items }, options)).quotas;
   }
 
-  async #call<T>(method: string, path: string, body?: unknown, { key, wait }: Options = {}): Promise<T> {
+  /** The answer, which has such a member. */
+  async #call<T>(method: string, path: string, member: string, body?: unknown, { key, wait }: Options = {}): Promise<T> {
     const headers: Record<string, string> = { Authorization: `Bearer ${this.#token}` };
     if (body !== undefined) headers["Content-Type"] = "application/json";
     if (method !== "GET") headers["Idempotency-Key"] = key === undefined ? randomUUID() : checkedKey(key);
@@ -162,7 +174,7 @@ export class Client {
     for (let attempt = 1, step = PAUSE_FIRST_MS; ; attempt += 1, step = Math.min(step * 2, PAUSE_MAX_MS)) {
       let failure: QuotalogError;
       try {
-        return await this.#attempt<T>(path, request, until - performance.now());
+        return await this.#attempt<T>(path, member, request, until - performance.now());
       } catch (error) {
         if (!(error instanceof QuotalogError)) throw error;
         failure = error;
@@ -182,7 +194,7 @@ export class Client {
     }
   }
 
-  async #attempt<T>(path: string, request: RequestInit, left: number): Promise<T> {
+  async #attempt<T>(path: string, member: string, request: RequestInit, left: number): Promise<T> {
     const changes = request.method !== "GET";
     const timeout = Math.max(Math.min(this.#attemptTimeoutMs, left), 1);
     let answer: Response, text: string;
@@ -196,8 +208,8 @@ export class Client {
       throw new Kind(code === "" ? String(error) : `${error} (${code})`, undefined, {}, undefined, error);
     }
     const document = parsed(text);
-    if (answer.status === 200 && document !== undefined) return document as T;
-    throw failed(answer, document ?? {}, changes);
+    if (answer.status === 200 && member in document) return document as T;
+    throw failed(answer, document, changes);
   }
 }
 
@@ -206,16 +218,25 @@ function failed(answer: Response, problem: Problem, changes: boolean): QuotalogE
   const { status } = answer;
   const name = String(problem.type ?? "").split(/[/#]/).at(-1);
   let Kind: typeof QuotalogError = Unexpected;
-  if (status === 429 && name === "quota-exceeded" && ("remaining" in problem || "items" in problem)) Kind = Exhausted;
+  const tells = "remaining" in problem || (Array.isArray(problem.items) && problem.items.length > 0);
+  if (status === 429 && name === "quota-exceeded" && tells) Kind = Exhausted;
   else if (status === 404 && name === "not-found") Kind = NotFound;
   else if (status === 401 || status === 403) Kind = Denied;
-  else if (status === 422 && (name === "validation-failed" || name === "idempotency-mismatch")) Kind = Invalid;
+  else if (NEVER_TAKEN.includes(`${status} ${name}`)) Kind = Invalid;
   else if ((status === 503 && name === "unavailable") || (status === 500 && name === "internal")) Kind = Outage;
   // The server's own word, or that of a proxy, who does not know what became of the request behind it.
   else if ([502, 503, 504].includes(status)) Kind = changes ? OutcomeUnknown : Outage;
   const said = problem.detail ?? `the answer was ${status} and no problem document`;
-  const wait = answer.headers.get("Retry-After") ?? "";
-  return new Kind(String(said), status, problem, /^\d+$/.test(wait) ? Number(wait) : undefined);
+  return new Kind(String(said), status, problem, retryAfter(answer.headers.get("Retry-After") ?? ""));
+}
+
+/** In whole seconds, as quotalog says it, or until an instant, as a proxy may (RFC 9110 section 10.2.3). */
+function retryAfter(value: string): number | undefined {
+  const isNumber = /^\d+$/.test(value);
+  const seconds = isNumber ? Number(value) : Math.ceil((Date.parse(value) - Date.now()) / 1_000);
+  // A bare number with a sign or a fraction would be a year to Date.parse.
+  if (Number.isNaN(seconds) || (!isNumber && !value.endsWith("GMT"))) return undefined;
+  return Math.max(0, Math.min(seconds, RETRY_AFTER_MAX_S));
 }
 
 /** What is thrown in place of an error, once an earlier attempt may have counted. */
@@ -223,13 +244,20 @@ function unknown(error: QuotalogError): OutcomeUnknown {
   return new OutcomeUnknown(error.message, error.status, error.problem, error.retryAfter, error);
 }
 
-function parsed(text: string): Problem | undefined {
+/** An object; an empty one, if the text is none. */
+function parsed(text: string): Problem {
   try {
     const value: unknown = JSON.parse(text);
-    return typeof value === "object" && value !== null ? (value as Problem) : undefined;
+    return typeof value === "object" && value !== null ? (value as Problem) : {};
   } catch {
-    return undefined;
+    return {};
   }
+}
+
+/** Whether a path can be added to a URL. */
+function isBase(url: string): boolean {
+  // Not all that URL makes one of is one.
+  return /^https?:\/\/[^/]/i.test(url) && !/[@?#]/.test(url) && URL.canParse(url);
 }
 
 /** A blank at an end would be lost on the way, and the key be another one. */

@@ -1,45 +1,16 @@
 //! The dashboard in a real browser: `tests/ui` walks its pages, on a server of its own.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support::jwt::AUDIENCE;
+use crate::support::npm::from_npm;
 use crate::support::server::{ADMIN, Site, in_a_morning, skipped};
 
 /// The issuer's secret; the walks sign with it.
 const JWT_SECRET: &str = "the secret of an issuer of the walks";
 
 const WALKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/ui");
-
-/// What the walks use of npm's registry, as their lockfile has it, in a folder of the tests' own.
-fn modules() -> io::Result<PathBuf> {
-    let lock = std::fs::read(Path::new(WALKS).join("package-lock.json"))?;
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ui");
-    // A folder of the name is a whole one, and of this lockfile.
-    if std::fs::read(folder.join("package-lock.json")).is_ok_and(|there| there == lock) {
-        return Ok(folder);
-    }
-    let draft = folder.with_extension(format!("{}.draft", std::process::id()));
-    std::fs::create_dir_all(&draft)?;
-    for name in ["package.json", "package-lock.json"] {
-        std::fs::copy(Path::new(WALKS).join(name), draft.join(name))?;
-    }
-    let installed = Command::new("npm")
-        .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
-        .current_dir(&draft)
-        .stdin(Stdio::null())
-        .output()?;
-    if !installed.status.success() {
-        let said = String::from_utf8_lossy(&installed.stderr);
-        return Err(io::Error::other(format!("npm has failed: {said}")));
-    }
-    if folder.exists() {
-        std::fs::remove_dir_all(&folder)?;
-    }
-    std::fs::rename(draft, &folder)?;
-    Ok(folder)
-}
 
 /// Where a program is.
 fn found(name: &str) -> Option<PathBuf> {
@@ -56,7 +27,7 @@ fn a_browser_walks_every_page() {
     let Some(node) = found("node") else {
         return skipped("there is no node (package nodejs)");
     };
-    let modules = match modules() {
+    let modules = match from_npm(Path::new(WALKS), "ui") {
         Ok(modules) => modules,
         Err(error) => return skipped(&format!("the walks cannot be installed: {error}")),
     };

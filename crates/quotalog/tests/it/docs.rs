@@ -46,8 +46,8 @@ fn every_link_to_a_file_leads_to_one() {
     assert!(links > 50, "{links}");
 }
 
-/// The blocks of code of a page.
-fn blocks(page: &str) -> Vec<&str> {
+/// The blocks of code of a page, each with its language as its first line.
+pub(crate) fn blocks(page: &str) -> Vec<&str> {
     let parts = page.split("\n```").skip(1);
     parts.step_by(2).collect()
 }

@@ -33,6 +33,7 @@ mod postgres_ids;
 mod postgres_pruning;
 mod postgres_recovery;
 mod postgres_start;
+mod quickstart;
 mod raw;
 mod recipes;
 mod recipes_clients;

@@ -212,9 +212,7 @@ impl Place<'_> {
 
     /// An nginx with `config` in its http block, in which `printed` is where it listens.
     async fn run_nginx(&self, config: &str, printed: &str) -> Started {
-        let program = ["nginx", "/usr/sbin/nginx"]
-            .into_iter()
-            .find(|program| is_there(program))?;
+        let program = nginx()?;
         let token = format!(
             "proxy_set_header Authorization \"Bearer {}\";\n",
             self.token
@@ -232,10 +230,7 @@ impl Place<'_> {
             ],
         );
         let folder = self.folder.display();
-        let mut paths = String::new();
-        for name in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
-            writeln!(paths, "{name}_temp_path {folder}/{name};").unwrap();
-        }
+        let paths = nginx_paths(self.folder);
         let command = |address: SocketAddr| {
             let config = self.adapted(&config, &[(printed, &format!("listen {address};"))]);
             let main = format!(
@@ -361,6 +356,21 @@ impl Place<'_> {
         .await;
         Some((address, running))
     }
+}
+
+/// The program of nginx, which Debian keeps off the search path.
+pub(crate) fn nginx() -> Option<&'static str> {
+    let mut known = ["nginx", "/usr/sbin/nginx"].into_iter();
+    known.find(|program| is_there(program))
+}
+
+/// Has nginx keep what it writes in a folder.
+pub(crate) fn nginx_paths(folder: &Path) -> String {
+    let folder = folder.display();
+    let names = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].into_iter();
+    names
+        .map(|name| format!("{name}_temp_path {folder}/{name};\n"))
+        .collect()
 }
 
 fn is_there(program: &str) -> bool {

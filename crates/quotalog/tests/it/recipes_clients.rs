@@ -1,6 +1,7 @@
 //! The clients in `clients/`, as they are, against the real server and over ways on which answers get lost.
 
-use std::io::Write as _;
+use std::fmt::Display;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::support::ids::printable;
+use crate::support::npm::from_npm;
 use crate::support::server::{ADMIN, Server, Site, skipped};
 use crate::support::way::{
     BAD_GATEWAY, TOO_MANY, Turn, UNAVAILABLE, UNAVAILABLE_FOR_A_SECOND, UNAVAILABLE_FOR_AN_HOUR,
@@ -19,29 +21,16 @@ use crate::support::way::{
 const CLIENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients");
 const DRIVERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/clients");
 
-/// The compiler and the types of the run time, which the registry of npm has.
-const TYPESCRIPT: [&str; 2] = ["typescript@7.0.2", "@types/node@20.19.0"];
-
 /// A Python that has `requests`.
-static PYTHON: LazyLock<Option<&str>> = LazyLock::new(|| {
+pub(crate) static PYTHON: LazyLock<Option<&str>> = LazyLock::new(|| {
     let mut known = ["python3", "/usr/bin/python3"].into_iter();
     known.find(|python| succeeds(Command::new(python).args(["-c", "import requests"])))
 });
 
-/// Where the compiler of TypeScript is.
-static COMPILER: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
-    let tools = Path::new(env!("CARGO_TARGET_TMPDIR")).join(TYPESCRIPT[0].replace('@', "-"));
-    if !tools.exists() {
-        // Into a draft first, so that a folder of the name is a whole one.
-        let draft = tools.with_extension(format!("{}.draft", std::process::id()));
-        let mut install = Command::new("npm");
-        install.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]);
-        if !succeeds(install.arg(&draft).args(TYPESCRIPT)) {
-            return None;
-        }
-        std::fs::rename(draft, &tools).ok()?;
-    }
-    Some(tools.join("node_modules"))
+/// Where the compiler of TypeScript is, and the types of the oldest Node that is looked after.
+static COMPILER: LazyLock<io::Result<PathBuf>> = LazyLock::new(|| {
+    let tools = from_npm(Path::new(DRIVERS), "typescript")?;
+    Ok(tools.join("node_modules"))
 });
 
 /// Compiles the TypeScript client and its driver, with every check, into a folder.
@@ -136,7 +125,7 @@ impl Program {
 
 impl Driver {
     /// What becomes of some calls, one after another.
-    async fn calls(&self, calls: &[Value]) -> Vec<Value> {
+    async fn calls(&self, calls: &[impl Display]) -> Vec<Value> {
         let mut command = self.program.command();
         command.args([&self.url, &self.token, &self.deadline_s.to_string()]);
         command
@@ -167,7 +156,7 @@ impl Driver {
         outcomes
     }
 
-    async fn call(&self, call: Value) -> Value {
+    async fn call(&self, call: impl Display) -> Value {
         self.calls(&[call]).await.remove(0)
     }
 }
@@ -185,19 +174,28 @@ fn counted(site: &Site, user_id: &str, resource: &str) -> u64 {
     site.stored(user_id, resource).values().sum()
 }
 
+/// No scene, since this machine cannot run the client.
+#[track_caller]
+fn none<T>(why: &str) -> Option<T> {
+    skipped(why);
+    None
+}
+
 /// A server with two quotas, and what runs a client; `None`, where it cannot be had.
 async fn scene(language: Language) -> Option<(Site, Server, Program)> {
     let site = Site::new();
     let program = match language {
-        Language::Python => PYTHON.map(Program::Python),
-        Language::TypeScript => COMPILER.as_ref().map(|modules| {
-            compile(modules, site.folder.path());
-            Program::Node(site.folder.path().to_owned())
-        }),
-    };
-    let Some(program) = program else {
-        skipped(&format!("no client in {language:?} can be run"));
-        return None;
+        Language::Python => match *PYTHON {
+            Some(python) => Program::Python(python),
+            None => return none("no Python has requests"),
+        },
+        Language::TypeScript => match &*COMPILER {
+            Ok(modules) => {
+                compile(modules, site.folder.path());
+                Program::Node(site.folder.path().to_owned())
+            }
+            Err(error) => return none(&format!("no TypeScript can be compiled: {error}")),
+        },
     };
     let server = site.serve_in_a_morning();
     server.set("/quotas/u/r", "daily", 10).await;
@@ -412,7 +410,212 @@ async fn what_was_decided_is_not_repeated_and_an_outage_is_told(language: Langua
     let silent = nobody.call(consume("u", 1)).await;
     assert_eq!(silent["error"], "OutcomeUnknown");
     drop(listener);
+    // What begins just before the deadline might be given up before it is refused.
+    nobody.deadline_s = 60.0;
     assert_eq!(nobody.call(consume("u", 1)).await["error"], "Outage");
+}
+
+/// A call with half a character in place of the letters `half`, which no text of Rust's can hold.
+fn halved(call: &Value) -> String {
+    call.to_string().replace("half", r"\ud83d")
+}
+
+async fn what_can_never_be_taken_is_told_without_an_attempt_in_vain(language: Language) {
+    let Some((site, server, program)) = scene(language).await else {
+        return;
+    };
+    let way = Way::to(server.address, &[]).await;
+    let of_batch = |item: Value| call("batch", json!([[item]]), json!({}));
+    let calls = [
+        halved(&consume("half", 1)),
+        halved(&consume("a half b", 1)),
+        halved(&call("check", json!(["u", "half"]), json!({}))),
+        halved(&of_batch(json!({"user_id": "u", "resource": "half"}))),
+        of_batch(json!({"user_id": "u".repeat(200_000), "resource": "r"})).to_string(),
+    ];
+    for (call, outcome) in calls
+        .iter()
+        .zip(program.client(way.address).calls(&calls).await)
+    {
+        let call = &call[..call.len().min(100)];
+        assert_eq!(outcome["error"], "Invalid", "{call}: {outcome}");
+    }
+    // The two of a batch may be for the server to judge, and are judged once.
+    assert!(way.seen().0 <= 2, "{:?}", way.seen());
+
+    // What the server takes is let through, however long it is as JSON: four bytes of UTF-8 for each letter.
+    let long = "\u{1f600}".repeat(63);
+    server.set("/defaults/r", "daily", 5).await;
+    let items: Vec<_> = (0..100)
+        .map(|number| json!({"user_id": format!("{number}{long}"), "resource": long}))
+        .collect();
+    let path = format!("/defaults/{}", "%F0%9F%98%80".repeat(63));
+    server.set(&path, "daily", 5).await;
+    let batch = call("batch", json!([items]), json!({}));
+    let outcome = program.client(way.address).call(batch).await;
+    assert_eq!(outcome["answer"][99]["usage"], 1, "{outcome}");
+    assert_eq!(counted(&site, &format!("99{long}"), &long), 1);
+}
+
+async fn a_url_or_a_token_that_is_none_is_refused_at_once(language: Language) {
+    let Some((_site, server, program)) = scene(language).await else {
+        return;
+    };
+    let way = Way::to(server.address, &[]).await;
+    let refused = async |url: &str, token: &str| {
+        let mut driver = program.client(way.address);
+        driver.url = url.replace("HOST", &way.address.to_string());
+        driver.token = token.to_owned();
+        let outcome = driver.call(consume("u", 1)).await;
+        let expected = json!({"error": "Invalid", "status": null, "retry_after": null});
+        assert_eq!(outcome, expected, "{url} {token:?}");
+    };
+    for url in [
+        "",
+        "HOST",
+        "//HOST",
+        "http:HOST",
+        "http://",
+        "http:///quotas",
+        "ftp://HOST",
+        "http://[",
+        "http://u:p@HOST",
+        "http://127.0.0.1:x",
+        "http://127.0.0.1:99999",
+        "http://HOST/?q",
+        "http://HOST/#f",
+    ] {
+        refused(url, ADMIN).await;
+    }
+    // The drivers look for any part of it in what the error shows.
+    for token in [
+        "",
+        "secret\nother",
+        "secret\r\nother: x",
+        "secret other",
+        "secret\n",
+        "sécret",
+    ] {
+        refused("http://HOST/", token).await;
+    }
+    assert_eq!(way.seen().0, 0);
+    // One of a path is a URL, and one whose host cannot be is only not to be reached.
+    let mut driver = program.client(way.address);
+    driver.url = format!("HTTP://{}//", way.address);
+    assert_eq!(driver.call(consume("u", 1)).await["answer"]["usage"], 1);
+    driver.url = "http://a..b/".to_owned();
+    driver.deadline_s = 1.0;
+    assert_eq!(driver.call(consume("u", 1)).await["error"], "Outage");
+}
+
+async fn a_wait_is_a_number_or_a_date_and_bounded(language: Language) {
+    let Some((site, server, program)) = scene(language).await else {
+        return;
+    };
+    let unavailable_for = |wait: &str| {
+        let answer = format!(
+            "HTTP/1.1 503 x\r\ncontent-type: application/problem+json\r\ncontent-length: 32\r\n\
+             retry-after: {wait}\r\nconnection: close\r\n\r\n{{\"type\":\"/problems/unavailable\"}}"
+        );
+        Turn::Answer(answer.leak())
+    };
+    let many_digits = "9".repeat(5_000);
+    // Beyond the deadline, and told to the caller.
+    for wait in [
+        "9999999999",
+        "18446744073709551616",
+        &many_digits,
+        "Wed, 01 Jan 2200 00:00:00 GMT",
+    ] {
+        let way = Way::to(server.address, &[unavailable_for(wait)]).await;
+        let outcome = program.client(way.address).call(consume("u", 1)).await;
+        let expected = json!({"error": "Outage", "status": 503, "retry_after": 2_000_000});
+        assert_eq!((outcome, way.seen()), (expected, (1, 1)), "{wait}");
+    }
+    // Over, or no wait.
+    let mut usage = 0;
+    for wait in [
+        "0",
+        "Thu, 01 Jan 1970 00:00:00 GMT",
+        "Mon, 01 Jan 99999999999999999999 00:00:00 GMT",
+        "soon",
+        "-1",
+        "3600.5",
+        "\u{663}600",
+    ] {
+        let way = Way::to(server.address, &[unavailable_for(wait)]).await;
+        let outcome = program.client(way.address).call(consume("u", 1)).await;
+        usage += 1;
+        assert_eq!(outcome["answer"]["usage"], usage, "{wait}: {outcome}");
+        assert_eq!(way.seen(), (2, 1), "{wait}");
+    }
+    assert_eq!(counted(&site, "u", "r"), usage);
+}
+
+async fn an_answer_that_drips_is_given_up_at_the_deadline(language: Language) {
+    let Some((site, server, program)) = scene(language).await else {
+        return;
+    };
+    // The whole answer takes longer than the deadline, though no byte does.
+    for (from, usage) in [("HTTP/1.1", 1), ("\r\n\r\n", 2)] {
+        for (request, error) in [
+            (consume("u", 1), "OutcomeUnknown"),
+            (call("check", json!(["u", "r"]), json!({})), "Outage"),
+        ] {
+            let way = Way::to(server.address, &[Turn::DripFrom(from)]).await;
+            let mut hurried = program.client(way.address);
+            hurried.deadline_s = 0.5;
+            let outcome = hurried.call(request).await;
+            assert_eq!((&outcome["error"], way.seen().0), (&json!(error), 1));
+            assert_eq!(counted(&site, "u", "r"), usage);
+        }
+    }
+    // With the time it takes, it is an answer.
+    let way = Way::to(server.address, &[Turn::DripFrom("HTTP/1.1")]).await;
+    let outcome = program.client(way.address).call(consume("u", 1)).await;
+    // An attempt has a bound of its own; whatever became of the first, it counted once.
+    assert_eq!(outcome["answer"]["usage"], 3, "{outcome}");
+}
+
+async fn an_answer_of_another_is_none_of_quotalogs(language: Language) {
+    let Some((_site, server, program)) = scene(language).await else {
+        return;
+    };
+    let deep = "[".repeat(100_000);
+    let calls = [
+        consume("u", 1),
+        call("check", json!(["u", "r"]), json!({})),
+        call(
+            "batch",
+            json!([[{"user_id": "u", "resource": "r"}]]),
+            json!({}),
+        ),
+    ];
+    for (status, body) in [
+        (200, "{}"),
+        (200, "[]"),
+        (200, "null"),
+        (200, "<p>Welcome to this hotel's network.</p>"),
+        (200, "{\"remaining"),
+        (200, &deep),
+        (204, ""),
+        (302, ""),
+        (409, "{}"),
+        (429, "{\"type\":\"#quota-exceeded\",\"items\":[]}"),
+    ] {
+        let length = body.len();
+        let answer = format!(
+            "HTTP/1.1 {status} x\r\nlocation: /\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        );
+        let answer = Turn::Answer(answer.leak());
+        let way = Way::to(server.address, &[answer; 3]).await;
+        let outcomes = program.client(way.address).calls(&calls).await;
+        let body = &body[..length.min(100)];
+        for outcome in outcomes {
+            assert_eq!(outcome["error"], "Unexpected", "{status} {body}: {outcome}");
+        }
+        assert_eq!(way.seen().0, 3, "{status} {body}");
+    }
 }
 
 const UNAUTHORIZED: &str = "HTTP/1.1 401 x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
@@ -446,6 +649,31 @@ macro_rules! tests {
             async fn what_was_decided_is_not_repeated_and_an_outage_is_told() {
                 super::what_was_decided_is_not_repeated_and_an_outage_is_told(Language::$language)
                     .await;
+            }
+
+            #[tokio::test]
+            async fn what_can_never_be_taken_is_told_without_an_attempt_in_vain() {
+                super::what_can_never_be_taken_is_told_without_an_attempt_in_vain(Language::$language).await;
+            }
+
+            #[tokio::test]
+            async fn a_url_or_a_token_that_is_none_is_refused_at_once() {
+                super::a_url_or_a_token_that_is_none_is_refused_at_once(Language::$language).await;
+            }
+
+            #[tokio::test]
+            async fn a_wait_is_a_number_or_a_date_and_bounded() {
+                super::a_wait_is_a_number_or_a_date_and_bounded(Language::$language).await;
+            }
+
+            #[tokio::test]
+            async fn an_answer_that_drips_is_given_up_at_the_deadline() {
+                super::an_answer_that_drips_is_given_up_at_the_deadline(Language::$language).await;
+            }
+
+            #[tokio::test]
+            async fn an_answer_of_another_is_none_of_quotalogs() {
+                super::an_answer_of_another_is_none_of_quotalogs(Language::$language).await;
             }
         }
     )*};

@@ -2,6 +2,7 @@
 
 import { createInterface } from "node:readline";
 import { argv, stdin } from "node:process";
+import { inspect } from "node:util";
 
 import { Client, Exhausted, type Item, type Options, QuotalogError } from "./quotalog.js";
 
@@ -12,9 +13,10 @@ interface Call {
 }
 
 const [url = "", token = "", deadlineS = ""] = argv.slice(2);
-const client = new Client(url, token, { deadlineMs: Number(deadlineS) * 1_000 });
+let client: Client | undefined;
 
 async function made({ call, arguments: values, options }: Call): Promise<unknown> {
+  client ??= new Client(url, token, { deadlineMs: Number(deadlineS) * 1_000 });
   const [userId, resource, amount] = values as [string, string, number | undefined];
   switch (call) {
     case "check":
@@ -30,6 +32,9 @@ async function made({ call, arguments: values, options }: Call): Promise<unknown
 
 function told(error: unknown): unknown {
   if (!(error instanceof QuotalogError)) throw error;
+  // All that a log may show, causes included.
+  const shown = inspect(error, { depth: Infinity });
+  if (token.split(/\s/).some((part) => part !== "" && shown.includes(part))) throw new Error("the token is in an error");
   const outcome = { error: error.name, status: error.status ?? null, retry_after: error.retryAfter ?? null };
   if (!(error instanceof Exhausted)) return outcome;
   const { items, quota, remaining, resetAt } = error;

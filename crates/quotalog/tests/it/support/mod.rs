@@ -10,6 +10,7 @@ pub(crate) mod jwt;
 pub(crate) mod key_server;
 pub(crate) mod load;
 pub(crate) mod log;
+pub(crate) mod npm;
 pub(crate) mod python;
 pub(crate) mod raw;
 pub(crate) mod rls;

@@ -49,7 +49,11 @@ pub(crate) struct Connection {
 
 /// The program, without the variables of whoever runs the tests.
 pub(crate) fn quotalog() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_quotalog"));
+    without_variables(Command::new(env!("CARGO_BIN_EXE_quotalog")))
+}
+
+/// A command without the variables of whoever runs the tests, and without input.
+pub(crate) fn without_variables(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("QUOTALOG_") || text.starts_with("PG") {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -16,6 +17,8 @@ pub(crate) enum Turn {
     CutAnswer,
     /// The same in the middle of the answer.
     CutInside,
+    /// The same, but that the connection stays, and the answer comes byte by byte from this text on.
+    DripFrom(&'static str),
     /// It is answered with this instead.
     Answer(&'static str),
 }
@@ -68,6 +71,10 @@ impl Way {
                 let answer = match turn {
                     Turn::Answer(answer) => answer.as_bytes().to_vec(),
                     Turn::Pass => forward(server, &request).await,
+                    Turn::DripFrom(text) => {
+                        let answer = forward(server, &request).await;
+                        drip(&mut stream, &answer, text.as_bytes()).await
+                    }
                     Turn::CutAnswer => {
                         forward(server, &request).await;
                         Vec::new()
@@ -120,6 +127,21 @@ async fn take(mut stream: TcpStream) -> Option<(TcpStream, String)> {
 fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let (own, value) = line.split_once(':')?;
     own.eq_ignore_ascii_case(name).then(|| value.trim())
+}
+
+/// Sends the answer up to some text at once, and the rest byte by byte, as long as the client is there. Nothing is left.
+async fn drip(stream: &mut TcpStream, answer: &[u8], text: &[u8]) -> Vec<u8> {
+    let mut found = answer.windows(text.len());
+    let (whole, rest) = answer.split_at(found.position(|window| window == text).unwrap());
+    let mut sent = stream.write_all(whole).await;
+    for byte in rest {
+        if sent.is_err() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        sent = stream.write_all(&[*byte]).await;
+    }
+    Vec::new()
 }
 
 async fn forward(server: SocketAddr, request: &str) -> Vec<u8> {
