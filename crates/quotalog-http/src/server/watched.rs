@@ -94,3 +94,42 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    #[test]
+    fn who_has_much_to_send_lets_others_have_their_turn() {
+        let sent = vec![0; 100_000];
+        let activity = Arc::new(Activity::idle());
+        let mut watched = Watched::new(
+            tokio::io::join(&*sent, tokio::io::sink()),
+            Arc::clone(&activity),
+        );
+        let mut context = Context::from_waker(Waker::noop());
+        let mut taken = [0; 1_000];
+        let mut turn = || {
+            activity.begins_turn();
+            let mut read = 0;
+            loop {
+                let mut buffer = ReadBuf::new(&mut taken);
+                match Pin::new(&mut watched).poll_read(&mut context, &mut buffer) {
+                    Poll::Ready(outcome) => outcome.unwrap(),
+                    Poll::Pending => return (read, false),
+                }
+                if buffer.filled().is_empty() {
+                    return (read, true);
+                }
+                read += buffer.filled().len();
+            }
+        };
+        for _ in 0..5 {
+            // As many reads as it takes to have 16 KiB.
+            assert_eq!(turn(), (17_000, false));
+        }
+        assert_eq!(turn(), (15_000, true));
+    }
+}
