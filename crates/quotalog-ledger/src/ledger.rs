@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::deadline::{Asker, Deadline};
 use crate::eraser::Eraser;
+use crate::failures::Failures;
 use crate::metrics::{self, Metrics};
 use crate::queue::{Queue, Waiting};
 use crate::store::{
@@ -77,6 +78,7 @@ struct Inner {
     callers: Cache<TokenHash, Caller>,
     /// Never closed.
     lookups: Semaphore,
+    failures: Failures,
 }
 
 /// Why a request was not served.
@@ -139,6 +141,7 @@ impl Ledger {
                 admin_token: settings.admin_token,
                 callers: Cache::new(CACHED_CALLERS_MAX),
                 lookups: Semaphore::new(LOOKUPS_MAX),
+                failures: Failures::default(),
             }),
         }
     }
@@ -227,7 +230,7 @@ impl Ledger {
             let _turn = self.inner.lookups.acquire().await;
             self.inner.store.authenticate(hash).await
         });
-        let found = self.counted(ask(deadline, lookup).await)?;
+        let found = self.counted(self.ask(deadline, lookup).await)?;
         if let Some(caller) = &found {
             self.inner.callers.insert(hash, caller.clone());
         }
@@ -245,7 +248,7 @@ impl Ledger {
             Credential::Token { .. } | Credential::Jwt { .. } => {
                 let credential = asker.caller.credential.clone();
                 let confirming = self.inner.store.confirm(credential);
-                self.judged(asker, ask(asker.deadline, confirming).await)
+                self.judged(asker, self.ask(asker.deadline, confirming).await)
             }
         }
     }
@@ -257,7 +260,7 @@ impl Ledger {
     pub async fn quota(&self, asker: Asker<'_>, pair: Pair) -> Result<Option<Quota>, LedgerError> {
         let credential = asker.caller.credential.clone();
         let finding = self.inner.store.quota(credential, pair);
-        self.judged(asker, ask(asker.deadline, finding).await)
+        self.judged(asker, self.ask(asker.deadline, finding).await)
     }
 
     /// The quotas of a user, by resource.
@@ -272,7 +275,7 @@ impl Ledger {
     ) -> Result<Listed<Quota, Resource>, LedgerError> {
         let credential = asker.caller.credential.clone();
         let listing = self.inner.store.user_quotas(credential, user_id, page);
-        self.judged(asker, ask(asker.deadline, listing).await)
+        self.judged(asker, self.ask(asker.deadline, listing).await)
     }
 
     /// The quotas of all users, by user and resource. A page may be short, or empty, and yet not the last.
@@ -287,7 +290,7 @@ impl Ledger {
     ) -> Result<Listed<Quota, Pair>, LedgerError> {
         let credential = asker.caller.credential.clone();
         let listing = self.inner.store.quotas(credential, filter, page);
-        self.judged(asker, ask(asker.deadline, listing).await)
+        self.judged(asker, self.ask(asker.deadline, listing).await)
     }
 
     /// The `len_max` quotas of whose limit the largest part is used, fullest first.
@@ -303,7 +306,7 @@ impl Ledger {
         let credential = asker.caller.credential.clone();
         let searching = self.inner.store.fullest(credential, filter, len_max);
         let until = asker.deadline.within(LONG_WAIT_MAX);
-        self.judged(asker, ask_until(until, searching).await)
+        self.judged(asker, self.ask_until(until, searching).await)
     }
 
     /// The stored usage rows of a pair, newest first.
@@ -322,7 +325,7 @@ impl Ledger {
             .inner
             .store
             .usage_history(credential, pair, range, page);
-        self.judged(asker, ask(asker.deadline, listing).await)
+        self.judged(asker, self.ask(asker.deadline, listing).await)
     }
 
     /// The default of a resource.
@@ -336,7 +339,7 @@ impl Ledger {
     ) -> Result<Option<DefaultPolicy>, LedgerError> {
         let credential = asker.caller.credential.clone();
         let finding = self.inner.store.default_policy(credential, resource);
-        self.judged(asker, ask(asker.deadline, finding).await)
+        self.judged(asker, self.ask(asker.deadline, finding).await)
     }
 
     /// The defaults, by resource.
@@ -350,7 +353,7 @@ impl Ledger {
     ) -> Result<Listed<DefaultPolicy, Resource>, LedgerError> {
         let credential = asker.caller.credential.clone();
         let listing = self.inner.store.defaults(credential, page);
-        self.judged(asker, ask(asker.deadline, listing).await)
+        self.judged(asker, self.ask(asker.deadline, listing).await)
     }
 
     /// The entries of the audit, newest first.
@@ -365,7 +368,7 @@ impl Ledger {
     ) -> Result<Listed<AuditEntry, AuditId>, LedgerError> {
         let credential = asker.caller.credential.clone();
         let listing = self.inner.store.audit(credential, filter, page);
-        self.judged(asker, ask(asker.deadline, listing).await)
+        self.judged(asker, self.ask(asker.deadline, listing).await)
     }
 
     /// The stored tokens, oldest first.
@@ -379,7 +382,7 @@ impl Ledger {
     ) -> Result<Listed<TokenRecord, TokenOrder>, LedgerError> {
         let credential = asker.caller.credential.clone();
         let listing = self.inner.store.tokens(credential, page);
-        self.judged(asker, ask(asker.deadline, listing).await)
+        self.judged(asker, self.ask(asker.deadline, listing).await)
     }
 
     /// Stores a token.
@@ -393,7 +396,7 @@ impl Ledger {
     ) -> Result<Result<TokenRecord, ExpiryPassed>, LedgerError> {
         let credential = asker.caller.credential.clone();
         let creating = self.inner.store.create_token(credential, token);
-        self.judged(asker, order(asker.deadline, creating).await)
+        self.judged(asker, self.order(asker.deadline, creating).await)
     }
 
     /// Deletes a token; `false` if there is none of this id.
@@ -403,7 +406,7 @@ impl Ledger {
     pub async fn revoke_token(&self, asker: Asker<'_>, id: TokenId) -> Result<bool, LedgerError> {
         let credential = asker.caller.credential.clone();
         let revoking = self.inner.store.revoke_token(credential, id);
-        self.judged(asker, order(asker.deadline, revoking).await)
+        self.judged(asker, self.order(asker.deadline, revoking).await)
     }
 
     /// Erases a user, known or not, and returns when nothing of it is left.
@@ -416,7 +419,7 @@ impl Ledger {
         let wake = self.inner.eraser.wake();
         let credential = asker.caller.credential.clone();
         let beginning = self.inner.store.erase_user(credential, user_id);
-        let erasure = self.judged(asker, order(asker.deadline, beginning).await)?;
+        let erasure = self.judged(asker, self.order(asker.deadline, beginning).await)?;
         drop(wake);
         let finishing = self.inner.eraser.finished(erasure);
         match tokio::time::timeout_at(asker.deadline.within(LONG_WAIT_MAX), finishing).await {
@@ -430,7 +433,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`] when it does not.
     pub async fn ready(&self, deadline: Deadline) -> Result<(), LedgerError> {
-        ask(deadline, self.inner.store.ping()).await
+        self.ask(deadline, self.inner.store.ping()).await
     }
 
     fn judged<T>(
@@ -440,6 +443,43 @@ impl Ledger {
     ) -> Result<T, LedgerError> {
         self.counted(answer)?
             .map_err(|Revoked| self.forget(asker.caller))
+    }
+
+    /// Asks a question; one that is not answered in time has changed nothing.
+    async fn ask<T>(
+        &self,
+        deadline: Deadline,
+        answer: StoreFuture<'_, T>,
+    ) -> Result<T, LedgerError> {
+        self.ask_until(deadline.wait_until(), answer).await
+    }
+
+    async fn ask_until<T>(
+        &self,
+        until: Instant,
+        answer: StoreFuture<'_, T>,
+    ) -> Result<T, LedgerError> {
+        match tokio::time::timeout_at(until, answer).await {
+            Ok(answer) => answer.map_err(|error| self.failed(error)),
+            Err(_elapsed) => Err(LedgerError::Unavailable),
+        }
+    }
+
+    /// Orders a change; one that is not answered in time may have happened.
+    async fn order<T>(
+        &self,
+        deadline: Deadline,
+        answer: StoreFuture<'_, T>,
+    ) -> Result<T, LedgerError> {
+        match tokio::time::timeout_at(deadline.wait_until(), answer).await {
+            Ok(answer) => answer.map_err(|error| self.failed(error)),
+            Err(_elapsed) => Err(LedgerError::OutcomeUnknown),
+        }
+    }
+
+    fn failed(&self, error: StoreError) -> LedgerError {
+        self.inner.failures.note(&error);
+        LedgerError::from(&Arc::new(error))
     }
 
     /// Counts a failure of the store outside the batches.
@@ -463,32 +503,4 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.queue.close();
     }
-}
-
-/// Asks a question; one that is not answered in time has changed nothing.
-async fn ask<T>(deadline: Deadline, answer: StoreFuture<'_, T>) -> Result<T, LedgerError> {
-    ask_until(deadline.wait_until(), answer).await
-}
-
-async fn ask_until<T>(until: Instant, answer: StoreFuture<'_, T>) -> Result<T, LedgerError> {
-    match tokio::time::timeout_at(until, answer).await {
-        Ok(answer) => answer.map_err(failed),
-        Err(_elapsed) => Err(LedgerError::Unavailable),
-    }
-}
-
-/// Orders a change; one that is not answered in time may have happened.
-async fn order<T>(deadline: Deadline, answer: StoreFuture<'_, T>) -> Result<T, LedgerError> {
-    match tokio::time::timeout_at(deadline.wait_until(), answer).await {
-        Ok(answer) => answer.map_err(failed),
-        Err(_elapsed) => Err(LedgerError::OutcomeUnknown),
-    }
-}
-
-fn failed(error: StoreError) -> LedgerError {
-    tracing::debug!(
-        error = &error as &dyn std::error::Error,
-        "the store failed a request"
-    );
-    LedgerError::from(&Arc::new(error))
 }

@@ -8,6 +8,7 @@ mod audit;
 pub mod clock;
 mod deadline;
 mod eraser;
+mod failures;
 mod ledger;
 mod metrics;
 mod queue;

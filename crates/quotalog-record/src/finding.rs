@@ -78,11 +78,12 @@ impl Finding {
     /// with its reason.
     #[must_use]
     pub fn rows(table: &str, of: u64, unfit: u64, named: &[String]) -> Self {
+        let noun = if of == 1 { "row" } else { "rows" };
         if unfit == 0 {
-            return Self::new(Grade::Fine, table, format!("{of} rows"));
+            return Self::new(Grade::Fine, table, format!("{of} {noun}"));
         }
         let detail = format!(
-            "{unfit} of {of} rows are passed over, since quotalog cannot hold them ({}); mend or delete them",
+            "quotalog cannot hold {unfit} of {of} {noun}, and passes over what it cannot hold ({}); mend or delete that",
             named.join("; ")
         );
         Self::new(Grade::Warning, table, detail)

@@ -165,7 +165,7 @@ pub(crate) async fn commit(store: &Inner, batch: Batch) -> Result<Vec<Verdict>, 
             }
             Remedy::Again => return Err(Fault::AlwaysAnother.unavailable()),
             Remedy::Elsewhere => return Err(before_commit(error)),
-            Remedy::Later | Remedy::None => {
+            Remedy::Later | Remedy::Mended | Remedy::None => {
                 if roll_back(&lease, deadline).await.is_ok() {
                     lease.give_back();
                 }
@@ -367,14 +367,15 @@ impl Attempt<'_> {
             on.query_unless(keyed.is_empty(), FIND_KEPT, &of_kept),
         };
         begun?;
-        let head = head?;
+        // The first that failed tells why; those behind it only that the transaction is aborted.
+        let (head, defaults) = (head?, defaults?);
         guarded?;
         anchored?;
         Ok(Found {
             head,
+            defaults,
             locked: locked?,
             usage: usage?,
-            defaults: defaults?,
             kept: kept?,
         })
     }

@@ -27,6 +27,15 @@ pub(crate) enum Fault {
     NotAsStaged,
     #[error("the database takes no writes; it is a standby")]
     ReadOnly,
+    #[error(
+        "the role may not do what the server does ({0}); grant it SELECT, INSERT, UPDATE and DELETE on the tables, \
+         and USAGE on their schema"
+    )]
+    NotAllowed(String),
+    #[error(
+        "the tables are not there, or not as they were made ({0}); put them back, or let the role use their schema"
+    )]
+    NotAsMade(String),
 }
 
 impl Fault {
@@ -55,6 +64,8 @@ pub(crate) enum Remedy {
     Elsewhere,
     /// The same later.
     Later,
+    /// The same, once somebody has given the role its rights, or the tables back.
+    Mended,
     /// None: it would fail the same way.
     None,
 }
@@ -69,16 +80,21 @@ impl Remedy {
                 Self::None
             };
         };
+        Self::of_code(code)
+    }
+
+    fn of_code(code: &SqlState) -> Self {
         if *code == SqlState::T_R_DEADLOCK_DETECTED
             || *code == SqlState::T_R_SERIALIZATION_FAILURE
             || *code == SqlState::UNIQUE_VIOLATION
         {
             return Self::Again;
         }
-        // A prepared statement is gone or has another type: the connection was given another session, or the
-        // tables were changed.
+        // A prepared statement is gone, is somebody else's or has another type: the connection was given another
+        // session, or the tables were changed.
         if *code == SqlState::READ_ONLY_SQL_TRANSACTION
             || *code == SqlState::INVALID_SQL_STATEMENT_NAME
+            || *code == SqlState::DUPLICATE_PSTATEMENT
             || *code == SqlState::FEATURE_NOT_SUPPORTED
             || *code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
             || code.code() == TRANSACTION_TIMEOUT
@@ -86,12 +102,18 @@ impl Remedy {
             return Self::Elsewhere;
         }
         match &code.code()[..2] {
-            // The connection; the server shuts down, starts, or has crashed.
-            "08" => Self::Elsewhere,
+            // The connection; the server shuts down, starts, or has crashed. A pooler hands on that the server does
+            // not let it in, or has no such database.
+            "08" | "28" | "3D" => Self::Elsewhere,
             "57" if *code == SqlState::QUERY_CANCELED => Self::Later,
             "57" => Self::Elsewhere,
             // Resources, locks, the system.
             "53" | "55" | "58" => Self::Later,
+            // Our statements never change, and each has run on every version that we take: what they name is not
+            // there, is something else, or is not for this role.
+            "42" if *code == SqlState::SYNTAX_ERROR => Self::None,
+            "3F" | "42" => Self::Mended,
+            // Values that the tables refuse, and broken files (XX), are of some rows: the others go on without them.
             _ => Self::None,
         }
     }
@@ -103,6 +125,10 @@ pub(crate) fn before_commit(error: Error) -> StoreError {
         Remedy::Again | Remedy::Elsewhere | Remedy::Later => {
             StoreError::Unavailable(Box::new(error))
         }
+        Remedy::Mended if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+            Fault::NotAllowed(line(&error)).unavailable()
+        }
+        Remedy::Mended => Fault::NotAsMade(line(&error)).unavailable(),
         Remedy::None => StoreError::Internal(Box::new(error)),
     }
 }
@@ -170,4 +196,75 @@ fn is_of_the_network(error: &Error) -> bool {
         !inner.is_some_and(|inner| inner.is::<tokio_rustls::rustls::Error>())
     });
     is_io || error.is_closed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What an operator, or another transaction, can have a running server meet.
+    #[test]
+    fn what_may_pass_is_told_from_faults_of_ours_by_its_code() {
+        let table = [
+            // It met another transaction.
+            ("40001", Remedy::Again),
+            ("40P01", Remedy::Again),
+            ("23505", Remedy::Again),
+            // The connection, or what is at its end.
+            ("08006", Remedy::Elsewhere),
+            ("08P01", Remedy::Elsewhere),
+            ("57P01", Remedy::Elsewhere),
+            ("57P02", Remedy::Elsewhere),
+            ("57P03", Remedy::Elsewhere),
+            ("57P04", Remedy::Elsewhere),
+            ("57P05", Remedy::Elsewhere),
+            ("25006", Remedy::Elsewhere),
+            ("25P03", Remedy::Elsewhere),
+            ("25P04", Remedy::Elsewhere),
+            ("28000", Remedy::Elsewhere),
+            ("28P01", Remedy::Elsewhere),
+            ("3D000", Remedy::Elsewhere),
+            // Its prepared statements.
+            ("0A000", Remedy::Elsewhere),
+            ("26000", Remedy::Elsewhere),
+            ("42P05", Remedy::Elsewhere),
+            // There is no room, or somebody else has it.
+            ("53100", Remedy::Later),
+            ("53200", Remedy::Later),
+            ("53300", Remedy::Later),
+            ("55000", Remedy::Later),
+            ("55P03", Remedy::Later),
+            ("57014", Remedy::Later),
+            ("58030", Remedy::Later),
+            ("58P01", Remedy::Later),
+            // The role's rights, and what has become of schema, table, column, constraint, function.
+            ("42501", Remedy::Mended),
+            ("3F000", Remedy::Mended),
+            ("42P01", Remedy::Mended),
+            ("42703", Remedy::Mended),
+            ("42P10", Remedy::Mended),
+            ("42804", Remedy::Mended),
+            ("42809", Remedy::Mended),
+            ("42883", Remedy::Mended),
+            // A statement or a value of ours, a constraint or trigger of theirs, a broken file.
+            ("42601", Remedy::None),
+            ("22003", Remedy::None),
+            ("22P02", Remedy::None),
+            ("23502", Remedy::None),
+            ("23514", Remedy::None),
+            ("25P02", Remedy::None),
+            ("54000", Remedy::None),
+            ("P0001", Remedy::None),
+            ("XX000", Remedy::None),
+            ("XX001", Remedy::None),
+            ("XX002", Remedy::None),
+        ];
+        for (code, remedy) in table {
+            assert_eq!(
+                Remedy::of_code(&SqlState::from_code(code)),
+                remedy,
+                "{code}"
+            );
+        }
+    }
 }

@@ -14,10 +14,16 @@ use crate::store::{Inner, PostgresStore};
 use crate::tx::{For, Tx, in_time};
 use crate::{audit, batch, erase, fullest, prune, quota, token};
 
-/// Reads what every request needs, and whether the server takes writes.
+/// Reads what every request needs, whether the server takes writes, and which of them the role may not do: a role
+/// that may not count is as good as no database.
 const PING: &str = "SELECT current_setting('transaction_read_only')::boolean, \
+     (SELECT string_agg(may.what || ' on ' || of.name, ', ') \
+     FROM unnest(ARRAY['quota_policies', 'quota_usage', 'quotalog_idempotency_keys']) AS of(name), \
+     unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS may(what) \
+     WHERE NOT has_table_privilege('public.' || of.name, may.what)), \
      (SELECT generation FROM quotalog_token_generation WHERE id = 1), \
-     EXISTS (SELECT FROM quota_policies), EXISTS (SELECT FROM quota_usage)";
+     EXISTS (SELECT FROM quota_policies), EXISTS (SELECT FROM quota_usage), \
+     EXISTS (SELECT FROM quotalog_defaults), EXISTS (SELECT FROM quotalog_tokens)";
 
 impl Commit for PostgresStore {
     fn commit(&self, batch: Batch) -> StoreFuture<'_, Vec<Verdict>> {
@@ -148,6 +154,9 @@ async fn ping(store: &Inner) -> Result<(), StoreError> {
     let row = asked.map_err(before_commit)?;
     if row.try_get(0).map_err(before_commit)? {
         return Err(Fault::ReadOnly.unavailable());
+    }
+    if let Some(lacking) = row.try_get(1).map_err(before_commit)? {
+        return Err(Fault::NotAllowed(lacking).unavailable());
     }
     lease.give_back();
     Ok(())

@@ -13,6 +13,9 @@ use super::{
     Cluster, Database, NOBODY, Watch, ended, free_port, lock, missing, pid, send, wait_for,
 };
 
+/// The page that prints the settings of a pooler.
+const PAGE: &str = include_str!("../../../../docs/postgres.md");
+
 /// One pooler, on a port of its own.
 pub struct Pooler {
     program: PathBuf,
@@ -77,19 +80,30 @@ impl Pooler {
         assert!(self.started(), "it does not start again: {}", self.log());
     }
 
+    /// The settings are those that the documentation prints, but for what belongs to this machine and this test.
     fn configure(&self, server_port: u16, sessions: usize) {
         let Self { port, folder, .. } = self;
         let folder = folder.display();
-        self.write(
-            "pgbouncer.ini",
-            &format!(
-                "[databases]\n* = host=127.0.0.1 port={server_port}\n[pgbouncer]\n\
-                 listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
-                 auth_type = trust\nauth_file = {folder}/users\nlogfile = {folder}/log\n\
-                 pool_mode = transaction\ndefault_pool_size = {sessions}\nmax_client_conn = 500\n\
-                 server_login_retry = 1\nserver_round_robin = 1\n"
+        let settings = [
+            (
+                "quotalog = ",
+                format!("* = host=127.0.0.1 port={server_port}"),
             ),
-        );
+            ("listen_addr = ", "listen_addr = 127.0.0.1".to_owned()),
+            ("listen_port = ", format!("listen_port = {port}")),
+            (
+                "default_pool_size = ",
+                format!("default_pool_size = {sessions}"),
+            ),
+            ("auth_type = ", "auth_type = trust".to_owned()),
+            ("auth_file = ", format!("auth_file = {folder}/users")),
+        ];
+        let mut ini = printed().to_owned();
+        for (name, line) in settings {
+            ini = with(&ini, name, &line);
+        }
+        ini += &format!("unix_socket_dir =\nlogfile = {folder}/log\nserver_round_robin = 1\n");
+        self.write("pgbouncer.ini", &ini);
     }
 
     /// Whether it takes connections; if not, it has ended.
@@ -136,7 +150,9 @@ impl Pooler {
         }
     }
 
-    fn log(&self) -> String {
+    /// What the pooler has logged since its start.
+    #[must_use]
+    pub fn log(&self) -> String {
         let log = fs::read(self.folder.join("log")).unwrap_or_default();
         String::from_utf8_lossy(&log).into_owned()
     }
@@ -147,6 +163,29 @@ impl Drop for Pooler {
         self.stop();
         lock(&self.watch).end();
     }
+}
+
+/// The settings that the documentation prints.
+fn printed() -> &'static str {
+    let (_, block) = PAGE
+        .split_once("```ini\n")
+        .expect("the page prints the settings of PgBouncer");
+    block.split_once("```").expect("the block ends").0
+}
+
+/// The settings with another line in place of the one that begins so.
+fn with(ini: &str, start: &str, line: &str) -> String {
+    let mut replaced = 0;
+    let lines = ini.lines().map(|printed| {
+        if !printed.starts_with(start) {
+            return printed;
+        }
+        replaced += 1;
+        line
+    });
+    let ini = lines.flat_map(|line| [line, "\n"]).collect();
+    assert_eq!(replaced, 1, "{start}");
+    ini
 }
 
 /// Where the program is: on the search path, or where Debian puts what only root was meant to run.

@@ -84,8 +84,9 @@ fn report(copied: &[Copied], from: &Database, to: &Database, as_json: bool) {
             copied.table.noun, copied.digest.rows
         ));
     }
+    let noun = if rows == 1 { "row" } else { "rows" };
     say(&format!(
-        "copied {rows} rows from {from} to {to}; both sides are equal"
+        "copied {rows} {noun} from {from} to {to}; both sides are equal"
     ));
 }
 

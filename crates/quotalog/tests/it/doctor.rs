@@ -287,7 +287,7 @@ fn a_sound_database_of_postgresql_is_told_line_by_line() {
         "warning admin token",
     ];
     report.finds(&odd, 0);
-    assert!(report.text.contains("1 of 1 rows"), "{}", report.text);
+    assert!(report.text.contains("1 of 1 row,"), "{}", report.text);
     assert!(report.text.contains("odd"), "{}", report.text);
 }
 

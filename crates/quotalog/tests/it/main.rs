@@ -32,6 +32,7 @@ mod postgres_failover;
 mod postgres_ids;
 mod postgres_pruning;
 mod postgres_recovery;
+mod postgres_rights;
 mod postgres_start;
 mod quickstart;
 mod raw;

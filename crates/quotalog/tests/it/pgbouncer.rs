@@ -105,6 +105,36 @@ async fn a_pooler_or_a_server_that_restarts_under_load_is_a_503_and_then_a_200()
     }
 }
 
+/// A pooler does not try again at once where it was refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stays_away_behind_a_pooler_is_a_503_that_counts_nothing_and_then_a_200() {
+    let Some(cluster) = Cluster::own(&Setup::new()) else {
+        return;
+    };
+    let Some(pooler) = Pooler::before(&cluster, 3) else {
+        return;
+    };
+    let (database, site) = prepared(&cluster);
+    let nodes = two(&site, &pooler.url(&database)).await;
+    nodes[0].set(PATH, "daily", 1_000_000).await;
+    let mut tally = Tally::default();
+    recovered(&nodes, &mut tally).await;
+    tokio::task::block_in_place(|| cluster.stop(Stop::Immediate));
+    until(
+        "the server has refused the pooler time and again",
+        async || {
+            answered_meanwhile(&nodes, &mut tally).await;
+            pooler.log().matches("connect failed").count() >= 3
+        },
+    )
+    .await;
+    tokio::task::block_in_place(|| cluster.start());
+    recovered(&nodes, &mut tally).await;
+    // No write was under way, so that no outcome is unknown.
+    assert_eq!(tally.unknown, 0, "{tally:?}");
+    accounted_for(&site, &tally);
+}
+
 #[tokio::test]
 async fn a_node_behind_a_pooler_waits_until_somebody_has_made_the_tables() {
     let Some(cluster) = Cluster::shared() else {
