@@ -9,7 +9,8 @@
         ...  # quotalog is away: go on or refuse, as you choose.
 
 A quota is the server's own JSON object, as a dict. A call is repeated while that is safe and its deadline has not
-come; whatever it may have counted already, it counts once, since all attempts bear one idempotency key.
+come; whatever it may have counted already, it counts once, since all attempts bear one idempotency key. What becomes
+of each answer is in docs/clients.md.
 """
 
 import http.client
@@ -45,7 +46,7 @@ NOT_SENT = (NewConnectionError, ConnectTimeoutError, LocationValueError)
 
 
 class QuotalogError(Exception):
-    """No units were granted. What is raised is one of those below."""
+    """No units can be taken for granted. What is raised is one of those below."""
 
     def __init__(self, message, status=None, problem=None, retry_after=None):
         super().__init__(message)
@@ -95,7 +96,7 @@ class Outage(QuotalogError):
 
 
 class OutcomeUnknown(Outage):
-    """The server cannot be asked for now, and the units may have been counted."""
+    """The server cannot be asked for now, or made a mistake (status 500), and the units may have been counted."""
 
 
 class Unexpected(QuotalogError):
@@ -157,8 +158,8 @@ class Client:
             except Outage as outage:
                 failure = outage
                 may_have_counted |= isinstance(outage, OutcomeUnknown)
-                # A fault of the server's own would meet the same request again.
-                attempt = ATTEMPTS_MAX if outage.status == 500 else attempt
+                # A mistake of the server's would meet the same question again. A change may have been counted before it.
+                attempt = ATTEMPTS_MAX if outage.status == 500 and method == "GET" else attempt
             except QuotalogError as error:
                 if may_have_counted:
                     raise _unknown(error) from error
@@ -248,7 +249,9 @@ class _Reader(io.RawIOBase):
 def _error(answer, problem, changes):
     """What an answer that is no success means."""
     status, name = answer.status_code, str(problem.get("type", "")).replace("#", "/").rsplit("/", 1)[-1]
-    if status == 429 and name == "quota-exceeded" and ("remaining" in problem or problem.get("items")):
+    items = problem.get("items")
+    tells = "remaining" in problem or isinstance(items, list) and items
+    if status == 429 and name == "quota-exceeded" and tells:
         kind = Exhausted
     elif status == 404 and name == "not-found":
         kind = NotFound
@@ -256,9 +259,9 @@ def _error(answer, problem, changes):
         kind = Denied
     elif (status, name) in NEVER_TAKEN:
         kind = Invalid
-    elif status == 503 and name == "unavailable" or status == 500 and name == "internal":
+    elif (status, name) == (503, "unavailable"):
         kind = Outage
-    elif status in (502, 503, 504):
+    elif 500 <= status < 600:
         # The server's own word, or that of a proxy, who does not know what became of the request behind it.
         kind = OutcomeUnknown if changes else Outage
     else:
@@ -295,7 +298,10 @@ def _is_base(url):
     """Whether a path can be added to a URL."""
     try:
         split = urlsplit(url)
-        return split.scheme in ("http", "https") and split.hostname and split.port != 0 and not set("@?#") & set(url)
+        is_fit = split.scheme in ("http", "https") and split.hostname and split.port != 0
+        # Nor is all a URL that urlsplit takes apart.
+        requests.Request("GET", url).prepare()
+        return is_fit and not any(character in "@?#\\" or character <= " " for character in url)
     except ValueError:
         return False
 

@@ -11,7 +11,7 @@
  *     }
  *
  * A call is repeated while that is safe and its deadline has not come; whatever it may have counted already, it counts
- * once, since all attempts bear one idempotency key.
+ * once, since all attempts bear one idempotency key. What becomes of each answer is in docs/clients.md.
  */
 
 import { randomUUID } from "node:crypto";
@@ -64,7 +64,7 @@ export interface Options {
 /** A problem document (RFC 9457). */
 type Problem = Record<string, unknown>;
 
-/** No units were granted. What is thrown is one of those below. */
+/** No units can be taken for granted. What is thrown is one of those below. */
 export class QuotalogError extends Error {
   /** Of the answer; undefined without one. */
   readonly status: number | undefined;
@@ -116,7 +116,7 @@ export class Invalid extends QuotalogError {}
 /** The server cannot be asked for now, and nothing was counted. */
 export class Outage extends QuotalogError {}
 
-/** The server cannot be asked for now, and the units may have been counted. */
+/** The server cannot be asked for now, or made a mistake (status 500), and the units may have been counted. */
 export class OutcomeUnknown extends Outage {}
 
 /** An answer that is none of quotalog's, as from a wrong URL. */
@@ -182,8 +182,8 @@ export class Client {
       // Then the server has looked for an answer under the key: no attempt before has counted.
       const settled = failure instanceof Exhausted || failure instanceof NotFound || failure instanceof Invalid;
       mayHaveCounted = !settled && (mayHaveCounted || failure instanceof OutcomeUnknown);
-      // A fault of the server's own would meet the same request again.
-      const outage = failure instanceof Outage && failure.status !== 500;
+      // A mistake of the server's would meet the same question again. A change may have been counted before it.
+      const outage = failure instanceof Outage && !(failure.status === 500 && method === "GET");
       const again = outage || (wait === true && failure instanceof Exhausted);
       // By chance, so that many clients do not come back at once; and never before the server wants them.
       const pause = (failure.retryAfter ?? 0) * 1_000 + step * (0.5 + Math.random() / 2);
@@ -223,9 +223,9 @@ function failed(answer: Response, problem: Problem, changes: boolean): QuotalogE
   else if (status === 404 && name === "not-found") Kind = NotFound;
   else if (status === 401 || status === 403) Kind = Denied;
   else if (NEVER_TAKEN.includes(`${status} ${name}`)) Kind = Invalid;
-  else if ((status === 503 && name === "unavailable") || (status === 500 && name === "internal")) Kind = Outage;
+  else if (status === 503 && name === "unavailable") Kind = Outage;
   // The server's own word, or that of a proxy, who does not know what became of the request behind it.
-  else if ([502, 503, 504].includes(status)) Kind = changes ? OutcomeUnknown : Outage;
+  else if (status >= 500) Kind = changes ? OutcomeUnknown : Outage;
   const said = problem.detail ?? `the answer was ${status} and no problem document`;
   return new Kind(String(said), status, problem, retryAfter(answer.headers.get("Retry-After") ?? ""));
 }
@@ -257,7 +257,7 @@ function parsed(text: string): Problem {
 /** Whether a path can be added to a URL. */
 function isBase(url: string): boolean {
   // Not all that URL makes one of is one.
-  return /^https?:\/\/[^/]/i.test(url) && !/[@?#]/.test(url) && URL.canParse(url);
+  return /^https?:\/\/[^/]/i.test(url) && !/[@?#\\\s]/.test(url) && URL.canParse(url) && new URL(url).port !== "0";
 }
 
 /** A blank at an end would be lost on the way, and the key be another one. */

@@ -1,10 +1,13 @@
 //! An answer read whole, and what is made of one that succeeded.
 
+use std::fmt::Display;
+
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::error::Error;
 use crate::ratelimit::RateLimitFields;
 use crate::wire::{CreatedToken, DefaultPolicy, Quota};
 
@@ -40,6 +43,10 @@ pub struct CountedBatch {
 
 /// Made of an answer that succeeded.
 pub trait FromAnswer: Sized + sealed::Sealed {
+    /// The status of a success.
+    #[doc(hidden)]
+    const STATUS: StatusCode = StatusCode::OK;
+
     #[doc(hidden)]
     fn from_answer(body: &[u8], headers: &HeaderMap) -> Result<Self, serde_json::Error>;
 }
@@ -56,6 +63,26 @@ mod sealed {
 }
 
 impl Answer {
+    /// What is made of a success. One of another than quotalog, as from a wrong URL, is none.
+    pub(crate) fn read<T: FromAnswer>(&self) -> Result<T, Error> {
+        if self.status != T::STATUS {
+            return Err(self.unexpected(&format!("{} was to be expected", T::STATUS)));
+        }
+        T::from_answer(&self.body, &self.headers).map_err(|error| self.unexpected(&error))
+    }
+
+    /// The body of a success as the server wrote it.
+    pub(crate) fn raw(&self) -> Result<Box<RawValue>, Error> {
+        serde_json::from_slice(&self.body).map_err(|error| self.unexpected(&error))
+    }
+
+    fn unexpected(&self, fault: &dyn Display) -> Error {
+        Error::Unexpected {
+            status: self.status.as_u16(),
+            detail: format!("the answer cannot be read: {fault}"),
+        }
+    }
+
     /// A header's value, if it is text.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         text(&self.headers, name)
@@ -63,6 +90,8 @@ impl Answer {
 }
 
 impl FromAnswer for () {
+    const STATUS: StatusCode = StatusCode::NO_CONTENT;
+
     fn from_answer(_body: &[u8], _headers: &HeaderMap) -> Result<Self, serde_json::Error> {
         Ok(())
     }
@@ -107,12 +136,14 @@ impl FromAnswer for DefaultPolicy {
 }
 
 impl FromAnswer for CreatedToken {
+    const STATUS: StatusCode = StatusCode::CREATED;
+
     fn from_answer(body: &[u8], _headers: &HeaderMap) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(body)
     }
 }
 
-/// The body as the server wrote it.
+/// A page as the server wrote it.
 impl FromAnswer for Box<RawValue> {
     fn from_answer(body: &[u8], _headers: &HeaderMap) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(body)

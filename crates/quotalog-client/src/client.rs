@@ -1,6 +1,7 @@
 //! The client: where the server is, who asks, and how long an answer is waited for.
 
 use std::fmt;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -264,10 +265,11 @@ fn base(url: &str) -> Result<(String, bool), BuildError> {
         "http" => false,
         _ => return Err(unfit()),
     };
+    let rest = authority.as_str().strip_prefix(authority.host());
+    let port = rest.map(|rest| rest.strip_prefix(':').unwrap_or(rest));
     let sound = !authority.host().is_empty()
-        && !authority.as_str().contains('@')
-        && parsed.query().is_none()
-        && !url.contains('#');
+        && port.is_some_and(|port| port.is_empty() || port.parse::<NonZeroU16>().is_ok())
+        && !url.contains(['@', '?', '#', '\\']);
     if !sound {
         return Err(unfit());
     }
@@ -287,6 +289,7 @@ mod tests {
         check("http://127.0.0.1:8200", "http://127.0.0.1:8200");
         check("http://127.0.0.1:8200/", "http://127.0.0.1:8200");
         check("HTTPS://quotas.example", "https://quotas.example");
+        check("http://[::1]//", "http://[::1]");
         check("https://[::1]:8200/a/b/", "https://[::1]:8200/a/b");
         assert!(base("https://h").unwrap().1 && !base("http://h").unwrap().1);
         for url in [
@@ -295,9 +298,22 @@ mod tests {
             "/quotas",
             "ftp://h",
             "http://",
+            "http:///quotas",
+            "//h",
+            "http:h",
+            "http://[",
+            "http://[::1",
+            "http://[::1]x",
+            "http://h:x",
+            "http://h:0",
+            "http://h:99999",
+            "http://h/?",
             "http://h/?a=b",
             "http://h/#x",
+            "http://h/@x",
             "http://h h",
+            "http://h/ x",
+            "http://h\\x",
             "http://user:pa55word@h",
         ] {
             let error = base(url).unwrap_err().to_string();
@@ -309,7 +325,7 @@ mod tests {
     #[test]
     fn a_token_that_no_header_can_carry_is_refused_and_a_sound_one_never_shown() {
         let build = |token: &str| Client::builder("http://h").token(token).build();
-        for token in ["", "a b", "a\nb", "é"] {
+        for token in ["", "a b", "a\nb", "a\n", "é"] {
             assert!(matches!(build(token), Err(BuildError::Token)), "{token:?}");
         }
         let builder = Client::builder("http://h").token("ql_5ecret");

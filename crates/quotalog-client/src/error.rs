@@ -6,8 +6,10 @@ use std::fmt;
 use std::time::Duration;
 
 use http::StatusCode;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::RETRY_AFTER;
 use serde::Deserialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
 
 use crate::answer::Answer;
 use crate::ratelimit::RateLimitFields;
@@ -15,9 +17,12 @@ use crate::wire::Quota;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+/// No wait is longer, whatever an answer says.
+const RETRY_AFTER_MAX_S: u64 = 2_000_000;
+
 /// Why a call has no answer of its own kind.
 ///
-/// Of all but [`Error::OutcomeUnknown`] and [`Error::Unexpected`], nothing was counted or changed.
+/// Of all but [`Error::OutcomeUnknown`], nothing was counted or changed; of an [`Error::Unexpected`], as far as can be told.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The units do not fit into what is left of the window (429).
@@ -32,16 +37,21 @@ pub enum Error {
     /// The token may not do this (403).
     #[error("{0}")]
     Forbidden(Box<Problem>),
-    /// Some values cannot be (422); the same call will fail again.
-    #[error("{}", messages(.0))]
-    Invalid(Vec<FieldError>),
+    /// What was asked for can never be taken (400, 413, 422); the same call will fail again.
+    #[error("{detail}")]
+    Invalid {
+        /// What is wrong, for people.
+        detail: String,
+        /// The values that cannot be; none if the request is wrong as a whole.
+        errors: Vec<FieldError>,
+    },
     /// The idempotency key belongs to another request (422).
     #[error("{0}")]
     Mismatch(Box<Problem>),
     /// The policy is not in the state that `If-Match` names (412).
     #[error("{0}")]
     Precondition(Box<Problem>),
-    /// The server cannot serve the request now (503).
+    /// The server cannot serve the request now (503), or a proxy cannot ask it a question.
     #[error("{problem}")]
     Unavailable {
         /// What the server said.
@@ -62,7 +72,7 @@ pub enum Error {
     /// The server cannot be reached, or a question got no answer.
     #[error("the server cannot be reached")]
     Transport(#[source] BoxError),
-    /// The server made a mistake (500); its log has the cause under the request id.
+    /// The server made a mistake at a question (500); its log has the cause under the request id.
     #[error("{0}")]
     Internal(Box<Problem>),
     /// An answer that quotalog does not give to such a call, perhaps of a proxy in between.
@@ -149,14 +159,14 @@ impl Error {
             | Self::OutcomeUnknown { .. }
             | Self::Transport(_)
             | Self::Internal(_) => true,
-            Self::Unexpected { status, .. } => *status >= 500,
             Self::Exhausted(_)
             | Self::NotFound(_)
             | Self::Unauthorized(_)
             | Self::Forbidden(_)
-            | Self::Invalid(_)
+            | Self::Invalid { .. }
             | Self::Mismatch(_)
-            | Self::Precondition(_) => false,
+            | Self::Precondition(_)
+            | Self::Unexpected { .. } => false,
         }
     }
 
@@ -171,7 +181,7 @@ impl Error {
             Self::NotFound(_)
             | Self::Unauthorized(_)
             | Self::Forbidden(_)
-            | Self::Invalid(_)
+            | Self::Invalid { .. }
             | Self::Mismatch(_)
             | Self::Precondition(_)
             | Self::Transport(_)
@@ -180,13 +190,13 @@ impl Error {
         }
     }
 
-    /// Whether the server has looked for a kept answer before it said this: then an earlier attempt under
-    /// the same key had no effect either.
+    /// Whether an earlier attempt under the same key had no effect either: the server has looked for its
+    /// kept answer before it said this, or would have said this to it as well.
     pub(crate) fn settles_a_key(&self) -> bool {
         match self {
             Self::Exhausted(_)
             | Self::NotFound(_)
-            | Self::Invalid(_)
+            | Self::Invalid { .. }
             | Self::Mismatch(_)
             | Self::Precondition(_) => true,
             Self::Unauthorized(_)
@@ -212,26 +222,27 @@ impl Error {
 
     /// A value that the server would never take, found before anything is sent.
     pub(crate) fn invalid(field: &str, message: &str) -> Self {
-        Self::Invalid(vec![FieldError {
+        Self::invalid_fields(vec![FieldError {
             field: field.to_owned(),
             code: "invalid".to_owned(),
             message: format!("{field} {message}"),
         }])
     }
 
+    fn invalid_fields(errors: Vec<FieldError>) -> Self {
+        let messages: Vec<_> = errors.iter().map(|error| &*error.message).collect();
+        Self::Invalid {
+            detail: messages.join(" "),
+            errors,
+        }
+    }
+
     /// What an answer that is no success means. `changes` says whether the request asked for a change.
     pub(crate) fn of_answer(answer: &Answer, changes: bool) -> Self {
-        let is_problem = answer.headers.get(CONTENT_TYPE).is_some_and(|kind| {
-            let kind = kind.as_bytes();
-            kind.starts_with(b"application/problem+json")
-        });
         // A document that cannot be read is as good as none.
-        let document: Option<Document> = is_problem
-            .then(|| serde_json::from_slice(&answer.body).ok())
-            .flatten();
-        let document = document.unwrap_or_default();
+        let document: Document = serde_json::from_slice(&answer.body).unwrap_or_default();
         let problem = Box::new(Problem::of(answer, &document));
-        let retry_after = seconds(answer);
+        let retry_after = retry_after(answer);
         match (answer.status, &*problem.name) {
             (StatusCode::TOO_MANY_REQUESTS, "quota-exceeded") => {
                 match Exhausted::read(answer, document.items, retry_after) {
@@ -244,25 +255,30 @@ impl Error {
             (StatusCode::FORBIDDEN, _) => Self::Forbidden(problem),
             (StatusCode::PRECONDITION_FAILED, _) => Self::Precondition(problem),
             (StatusCode::UNPROCESSABLE_ENTITY, "idempotency-mismatch") => Self::Mismatch(problem),
-            (StatusCode::UNPROCESSABLE_ENTITY, "validation-failed") => {
-                Self::Invalid(document.errors)
+            (StatusCode::UNPROCESSABLE_ENTITY, "validation-failed")
+                if !document.errors.is_empty() =>
+            {
+                Self::invalid_fields(document.errors)
             }
+            (StatusCode::BAD_REQUEST, "malformed-request")
+            | (StatusCode::PAYLOAD_TOO_LARGE, "content-too-large")
+            | (StatusCode::UNPROCESSABLE_ENTITY, "validation-failed") => Self::Invalid {
+                detail: problem.detail,
+                errors: Vec::new(),
+            },
             (StatusCode::SERVICE_UNAVAILABLE, "unavailable") => Self::Unavailable {
                 problem,
                 retry_after,
             },
             // The server's own word, or a proxy's, who does not know what became of the request behind it.
-            (
-                StatusCode::BAD_GATEWAY
-                | StatusCode::SERVICE_UNAVAILABLE
-                | StatusCode::GATEWAY_TIMEOUT,
-                _,
-            ) => {
+            (status, _) if status.is_server_error() => {
                 if changes {
                     Self::OutcomeUnknown {
                         cause: problem,
                         retry_after,
                     }
+                } else if status == StatusCode::INTERNAL_SERVER_ERROR {
+                    Self::Internal(problem)
                 } else {
                     Self::Unavailable {
                         problem,
@@ -270,7 +286,6 @@ impl Error {
                     }
                 }
             }
-            (StatusCode::INTERNAL_SERVER_ERROR, "internal") => Self::Internal(problem),
             _ => problem.unexpected(),
         }
     }
@@ -358,15 +373,25 @@ impl fmt::Display for Exhausted {
     }
 }
 
-fn messages(errors: &[FieldError]) -> String {
-    let messages: Vec<_> = errors.iter().map(|error| &*error.message).collect();
-    messages.join(" ")
-}
-
-/// `Retry-After` in seconds; its other form, a date, would need a clock that agrees with the server's.
-fn seconds(answer: &Answer) -> Option<Duration> {
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the date is a proxy's, and only this machine's clock is at hand"
+)]
+/// In whole seconds, as quotalog says it, or until an instant, as a proxy may (RFC 9110 section 10.2.3).
+fn retry_after(answer: &Answer) -> Option<Duration> {
     let text = answer.headers.get(RETRY_AFTER)?.to_str().ok()?;
-    text.parse().ok().map(Duration::from_secs)
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let seconds = if is_number {
+        // What does not fit into the type is beyond the bound all the more.
+        text.parse().unwrap_or(RETRY_AFTER_MAX_S)
+    } else {
+        let instant = OffsetDateTime::parse(text, &Rfc2822).ok()?;
+        let wait = instant - OffsetDateTime::now_utc();
+        // Rounded up; none if the instant is over.
+        let whole_s = wait.whole_seconds() + i64::from(wait.subsec_nanoseconds() > 0);
+        u64::try_from(whole_s).unwrap_or(0)
+    };
+    Some(Duration::from_secs(seconds.min(RETRY_AFTER_MAX_S)))
 }
 
 #[cfg(test)]
@@ -376,9 +401,8 @@ mod tests {
 
     use super::*;
 
-    fn answered(status: u16, kind: &str, body: &str, retry_after: &str) -> Answer {
+    fn answered(status: u16, body: &str, retry_after: &str) -> Answer {
         let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_str(kind).unwrap());
         if !retry_after.is_empty() {
             headers.insert(RETRY_AFTER, HeaderValue::from_str(retry_after).unwrap());
         }
@@ -393,11 +417,12 @@ mod tests {
     #[track_caller]
     fn check(status: u16, name: &str, change: &str, question: &str) {
         let body = format!(r#"{{"type":"/problems/{name}","detail":"d"}}"#);
-        let (kind, body) = match name {
-            "" => ("text/html", "<h1>no</h1>"),
-            _ => ("application/problem+json", &*body),
+        let body = if name.is_empty() {
+            "<h1>no</h1>"
+        } else {
+            &*body
         };
-        let answer = answered(status, kind, body, "7");
+        let answer = answered(status, body, "7");
         for (changes, expected) in [(true, change), (false, question)] {
             let error = format!("{:?}", Error::of_answer(&answer, changes));
             assert!(error.starts_with(expected), "{error}");
@@ -412,15 +437,16 @@ mod tests {
         check(412, "precondition-failed", "Precondition", "Precondition");
         check(422, "idempotency-mismatch", "Mismatch", "Mismatch");
         check(422, "validation-failed", "Invalid", "Invalid");
-        check(500, "internal", "Internal", "Internal");
+        check(500, "internal", "OutcomeUnknown", "Internal");
         check(503, "unavailable", "Unavailable", "Unavailable");
         check(503, "outcome-unknown", "OutcomeUnknown", "Unavailable");
-        check(400, "malformed-request", "Unexpected", "Unexpected");
+        check(400, "malformed-request", "Invalid", "Invalid");
+        check(413, "content-too-large", "Invalid", "Invalid");
         // Those of a proxy in between.
-        check(404, "", "Unexpected", "Unexpected");
-        check(429, "", "Unexpected", "Unexpected");
-        check(500, "", "Unexpected", "Unexpected");
-        check(302, "", "Unexpected", "Unexpected");
+        for status in [302, 400, 404, 413, 422, 429] {
+            check(status, "", "Unexpected", "Unexpected");
+        }
+        check(500, "", "OutcomeUnknown", "Internal");
         check(401, "", "Unauthorized", "Unauthorized");
         for status in [502, 503, 504] {
             check(status, "", "OutcomeUnknown", "Unavailable");
@@ -430,23 +456,33 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_whole_seconds_or_unknown() {
+    fn a_wait_is_a_number_or_a_date_and_bounded() {
         let check = |text: &str, expected: Option<u64>| {
-            let answer = answered(503, "text/plain", "", text);
+            let answer = answered(503, "", text);
             let wait = Error::of_answer(&answer, true).retry_after();
             assert_eq!(wait, expected.map(Duration::from_secs), "{text}");
         };
         check("1260", Some(1260));
         check("", None);
-        check("Wed, 02 Dec 2026 20:00:00 GMT", None);
-        check("-1", None);
+        for text in [
+            "9999999999",
+            "18446744073709551616",
+            "Wed, 01 Jan 2200 00:00:00 GMT",
+            "Fri, 31 Dec 9999 23:59:59 GMT",
+        ] {
+            check(text, Some(RETRY_AFTER_MAX_S));
+        }
+        check("Thu, 01 Jan 1970 00:00:00 GMT", Some(0));
+        for text in ["-1", "+1", "3600.5", "soon", "3600 GMT", "\u{663}"] {
+            check(text, None);
+        }
     }
 
     #[test]
     fn only_what_was_not_decided_is_an_outage() {
         let check = |status: u16, name: &str, outage: bool| {
             let body = format!(r#"{{"type":"/problems/{name}"}}"#);
-            let answer = answered(status, "application/problem+json", &body, "");
+            let answer = answered(status, &body, "");
             let error = Error::of_answer(&answer, true);
             assert_eq!(error.is_outage(), outage, "{error:?}");
         };
@@ -458,6 +494,7 @@ mod tests {
         check(403, "forbidden", false);
         check(404, "not-found", false);
         check(422, "validation-failed", false);
+        check(413, "", false);
         check(429, "", false);
         assert!(Error::Transport("refused".into()).is_outage());
     }

@@ -227,7 +227,7 @@ impl From<Error> for Refusal {
                 let detail = "No quota serves this user and resource.".to_owned();
                 (StatusCode::FORBIDDEN, 7, "There is no quota", detail)
             }
-            Error::Invalid(_) | Error::Mismatch(_) => {
+            Error::Invalid { .. } | Error::Mismatch(_) => {
                 let title = "The request cannot be counted";
                 (StatusCode::BAD_REQUEST, 3, title, error.to_string())
             }

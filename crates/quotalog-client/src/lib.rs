@@ -19,10 +19,13 @@
 //! # Retries
 //!
 //! A call is sent again after a broken connection, after `unavailable` and after `outcome-unknown`, with pauses
-//! that double and are cut by chance, as `Retry-After` asks, until its [deadline](Builder::deadline). What counts
+//! that double and are cut by chance, as `Retry-After` asks, until its [deadline](Builder::deadline). A 500, and
+//! what a proxy says in the server's place, may have come after a change took effect: its outcome is unknown
+//! too. What counts
 //! carries one idempotency key through all attempts, made for the call or
 //! [the caller's](Consume::idempotency_key), so that it counts once. A 429 is an answer and never repeated, nor is
 //! anything else that the server has decided. What knows no key is repeated only where twice is as good as once.
+//! `docs/clients.md` of the repository has what becomes of each answer.
 //!
 //! # When the server cannot be asked
 //!

@@ -116,12 +116,7 @@ impl<T: FromAnswer> Request<T> {
     /// # Errors
     /// See [`Error`].
     pub async fn send(self) -> Result<T, Error> {
-        let answer = self.call.send().await?;
-        let read = T::from_answer(&answer.body, &answer.headers);
-        read.map_err(|error| Error::Unexpected {
-            status: answer.status.as_u16(),
-            detail: format!("the answer cannot be read: {error}"),
-        })
+        self.call.send(Answer::read::<T>).await
     }
 
     /// The same, but the answer's JSON as the server wrote it.
@@ -129,12 +124,16 @@ impl<T: FromAnswer> Request<T> {
     /// # Errors
     /// See [`Error`].
     pub async fn send_raw(self) -> Result<Box<RawValue>, Error> {
-        self.answered_with::<Box<RawValue>>().send().await
+        let read = |answer: &Answer| {
+            answer.read::<T>()?;
+            answer.raw()
+        };
+        self.call.send(read).await
     }
 }
 
 impl Call {
-    async fn send(self) -> Result<Answer, Error> {
+    async fn send<T>(self, read: impl Fn(&Answer) -> Result<T, Error>) -> Result<T, Error> {
         let patience = self.client.patience;
         let request = self.prepare()?;
         let until = Instant::now().checked_add(patience.deadline);
@@ -148,12 +147,15 @@ impl Call {
         let mut attempts = 0_u32;
         loop {
             let time = patience.attempt_timeout.min(left());
-            let failure = match self.attempt(request.clone(), time).await {
-                Ok(answer) => return Ok(answer),
+            let answer = match self.attempt(request.clone(), time).await {
                 // An attempt before this one has removed it.
                 Err(Error::NotFound(_)) if may_have_counted && self.method == Method::DELETE => {
-                    return Ok(Answer::nothing());
+                    Ok(Answer::nothing())
                 }
+                answer => answer,
+            };
+            let failure = match answer.and_then(|answer| read(&answer)) {
+                Ok(read) => return Ok(read),
                 Err(failure) => failure,
             };
             attempts = attempts.saturating_add(1);
@@ -170,7 +172,7 @@ impl Call {
                 | Error::NotFound(_)
                 | Error::Unauthorized(_)
                 | Error::Forbidden(_)
-                | Error::Invalid(_)
+                | Error::Invalid { .. }
                 | Error::Mismatch(_)
                 | Error::Precondition(_)
                 | Error::Internal(_)
@@ -306,7 +308,7 @@ fn given_key(key: &str) -> Result<HeaderValue, Error> {
         let message = "must be 1 to 255 visible ASCII characters.";
         Error::invalid("Idempotency-Key", message)
     };
-    if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+    if !(1..=255).contains(&key.len()) || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(unfit());
     }
     HeaderValue::from_str(key).map_err(|_unfit| unfit())

@@ -157,8 +157,9 @@ pub(super) static INTERNAL: ProblemType = ProblemType {
     status: StatusCode::INTERNAL_SERVER_ERROR,
     title: "The server made a mistake",
     registered_uri: None,
-    explanation: "This is a fault of the server, not of the request.\n\
-                  Tell its operator the X-Request-Id of the answer: the log has the cause.",
+    explanation: "This is a fault of the server, not of the request. A change may or may not have been counted.\n\
+                  Tell its operator the X-Request-Id of the answer: the log has the cause. A retry with the same \
+                  Idempotency-Key is safe; without a key, look first.",
 };
 
 pub(super) static UNAVAILABLE: ProblemType = ProblemType {

@@ -142,7 +142,7 @@ impl ServerArguments {
                 let advice = "; `quotalog token create` makes one of another role".to_owned();
                 (Exit::NotAllowed, advice)
             }
-            Error::Invalid(_) => (Exit::Usage, String::new()),
+            Error::Invalid { .. } => (Exit::Usage, String::new()),
             Error::Mismatch(_) => (Exit::Usage, " Use a new key for a new request.".to_owned()),
             Error::Unavailable { .. } => (Exit::Unavailable, " Try again.".to_owned()),
             Error::OutcomeUnknown { .. } => {

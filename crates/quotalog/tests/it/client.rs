@@ -8,6 +8,7 @@ use quotalog_client::{
 };
 use tokio::net::TcpListener;
 
+use crate::support::becomes::rows;
 use crate::support::ids::printable;
 use crate::support::server::{ADMIN, Server, Site};
 use crate::support::tls::{Pair, with_tls};
@@ -63,11 +64,12 @@ async fn usage_is_counted_checked_given_back_and_reset() {
     assert_eq!((quota.remaining, quota.allowed), (5, false));
     assert!(exhausted.retry_after >= Duration::from_secs(1));
     assert_eq!(exhausted.fields.iter().count(), 5);
-    let Err(Error::Invalid(faults)) = client.consume("u", "r").amount(11).send().await else {
+    let Err(Error::Invalid { errors, .. }) = client.consume("u", "r").amount(11).send().await
+    else {
         panic!("eleven never fit");
     };
     assert_eq!(
-        (&*faults[0].field, &*faults[0].code),
+        (&*errors[0].field, &*errors[0].code),
         ("amount", "exceeds_limit")
     );
 
@@ -218,7 +220,7 @@ async fn tokens_are_made_and_revoked_and_the_audit_tells_of_it() {
     assert!(matches!(revoked, Err(Error::Unauthorized(_))));
     let of_nobody = NewToken::new(Role::User);
     let made = client.create_token(&of_nobody).send().await;
-    assert!(matches!(made, Err(Error::Invalid(_))));
+    assert!(matches!(made, Err(Error::Invalid { .. })));
     client.erase_user("v").send().await.unwrap();
 
     let entries = client.audit().pages().all().await.unwrap();
@@ -266,10 +268,18 @@ async fn ids_of_any_printable_text_survive() {
             .await
             .unwrap();
     }
+    for key in ["", "a b", "a\n", "é", &"k".repeat(256)] {
+        let keyed = client.consume("u", "r").idempotency_key(key);
+        let consumed = keyed.send().await;
+        assert!(
+            matches!(consumed, Err(Error::Invalid { .. })),
+            "{key:?}: {consumed:?}"
+        );
+    }
     for id in ["", ".", "..", "a/b", "a\nb"] {
         let consumed = client.consume(id, "r").send().await;
         assert!(
-            matches!(consumed, Err(Error::Invalid(_))),
+            matches!(consumed, Err(Error::Invalid { .. })),
             "{id:?}: {consumed:?}"
         );
     }
@@ -298,6 +308,148 @@ async fn a_server_is_known_by_the_given_authority_alone() {
         .send()
         .await;
     assert!(matches!(refused, Err(Error::Transport(_))), "{refused:?}");
+}
+
+/// What docs/clients.md calls an error.
+fn name(error: &Error) -> &'static str {
+    match error {
+        Error::Exhausted(_) => "Exhausted",
+        Error::NotFound(_) => "NotFound",
+        Error::Unauthorized(_) | Error::Forbidden(_) => "Denied",
+        Error::Invalid { .. } | Error::Mismatch(_) => "Invalid",
+        Error::Transport(_) | Error::Internal(_) | Error::Unavailable { .. } => "Outage",
+        Error::OutcomeUnknown { .. } => "OutcomeUnknown",
+        Error::Precondition(_) | Error::Unexpected { .. } => "Unexpected",
+    }
+}
+
+#[tokio::test]
+async fn each_answer_becomes_what_the_documentation_says() {
+    let site = Site::new();
+    let server = site.serve_in_a_morning();
+    server.set("/quotas/u/r", "daily", 1000).await;
+    for row in rows() {
+        for (changes, fate) in [(true, row.of_change), (false, row.of_question)] {
+            let answer = format!("{} {}, {changes}", row.status, row.problem);
+            let ask = async |client: Client| {
+                if changes {
+                    client.consume("u", "r").send().await.map(|_grant| ())
+                } else {
+                    client.check("u", "r").send().await.map(|_quota| ())
+                }
+            };
+            // What it is called is seen where it wants an hour's wait, and whether it is asked again where it wants none.
+            let way = Way::to(server.address, &[row.answer(true)]).await;
+            let error = ask(way.client()).await.unwrap_err();
+            assert_eq!(name(&error), fate.error, "{answer}: {error:?}");
+            assert_eq!(way.seen().0, 1, "{answer}");
+            assert_eq!(error.is_outage(), fate.error.starts_with("Out"), "{answer}");
+            let way = Way::to(server.address, &[row.answer(false)]).await;
+            let asked = ask(way.client()).await;
+            assert_eq!(asked.is_ok(), fate.is_asked_again, "{answer}: {asked:?}");
+            let attempts = 1 + usize::from(fate.is_asked_again);
+            assert_eq!(way.seen(), (attempts, usize::from(changes)), "{answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_success_of_another_is_none_of_quotalogs() {
+    let site = Site::new();
+    let server = site.serve_in_a_morning();
+    server.set("/quotas/u/r", "daily", 10).await;
+    let foreign = |status: u16, body: &str| {
+        let length = body.len();
+        let answer = format!(
+            "HTTP/1.1 {status} x\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        );
+        Turn::Answer(answer.leak())
+    };
+    let deep = "[".repeat(100_000);
+    for (status, body) in [
+        (200, "{}"),
+        (200, "[]"),
+        (200, ""),
+        (200, &*deep),
+        (202, "{}"),
+    ] {
+        let way = Way::to(server.address, &[foreign(status, body); 8]).await;
+        let client = way.client();
+        let items = [Item::new("u", "r")];
+        let errors = [
+            client.consume("u", "r").send().await.map(drop),
+            client.consume("u", "r").send_raw().await.map(drop),
+            client.consume_batch(&items).send().await.map(drop),
+            client.check("u", "r").send().await.map(drop),
+            client.quotas().pages().all().await.map(drop),
+            client.delete_policy("u", "r").send().await,
+            client.erase_user("u").send().await,
+            client
+                .create_token(&NewToken::new(Role::Viewer))
+                .send()
+                .await
+                .map(drop),
+        ];
+        for error in errors {
+            assert!(matches!(error, Err(Error::Unexpected { .. })), "{error:?}");
+        }
+        assert_eq!(way.seen().0, 8);
+    }
+    // It does not settle what was unknown before it.
+    let way = Way::to(server.address, &[Turn::CutAnswer, foreign(200, "{}")]).await;
+    let unknown = way.client().consume("u", "r").send().await;
+    assert!(
+        matches!(unknown, Err(Error::OutcomeUnknown { .. })),
+        "{unknown:?}"
+    );
+    assert_eq!((way.seen(), counted(&site, "u", "r")), ((2, 1), 1));
+}
+
+#[tokio::test]
+async fn what_the_server_failed_at_is_asked_again_under_its_key_or_not_at_all() {
+    let site = Site::new();
+    let server = site.serve_in_a_morning();
+    server.set("/quotas/u/r", "daily", 10).await;
+    let failed = || {
+        let row = rows().into_iter().find(|row| row.problem == "internal");
+        row.unwrap().answer(false)
+    };
+    let way = Way::to(server.address, &[failed(), failed()]).await;
+    let consumed = way.client().consume("u", "r").send().await;
+    assert_eq!(consumed.unwrap().counted().unwrap().quota.usage, 1);
+    assert_eq!((way.seen(), counted(&site, "u", "r")), ((3, 1), 1));
+    // It knows no key, and may have been made.
+    let way = Way::to(server.address, &[failed()]).await;
+    let made = way.client().create_token(&NewToken::new(Role::Viewer));
+    let made = made.send().await;
+    assert!(
+        matches!(made, Err(Error::OutcomeUnknown { .. })),
+        "{made:?}"
+    );
+    assert_eq!(way.seen(), (1, 0));
+}
+
+#[tokio::test]
+async fn an_answer_that_drips_is_given_up_at_the_deadline() {
+    let site = Site::new();
+    let server = site.serve_in_a_morning();
+    server.set("/quotas/u/r", "daily", 10).await;
+    // The whole answer takes longer than the deadline, though no byte does.
+    for (from, usage) in [("HTTP/1.1", 1), ("\r\n\r\n", 2)] {
+        let drip = [Turn::DripFrom(from)];
+        let way = Way::to(server.address, &drip).await;
+        let hurried = way.client().with_deadline(Duration::from_millis(500));
+        let consumed = hurried.consume("u", "r").send().await;
+        assert!(
+            matches!(consumed, Err(Error::OutcomeUnknown { .. })),
+            "{consumed:?}"
+        );
+        assert_eq!((way.seen().0, counted(&site, "u", "r")), (1, usage));
+        let way = Way::to(server.address, &drip).await;
+        let hurried = way.client().with_deadline(Duration::from_millis(500));
+        let checked = hurried.check("u", "r").send().await;
+        assert!(matches!(checked, Err(Error::Transport(_))), "{checked:?}");
+    }
 }
 
 impl Way {
@@ -472,7 +624,7 @@ async fn what_the_server_has_decided_is_never_let_through() {
     let consumed = open.consume("u", "other").send().await;
     assert!(matches!(consumed, Err(Error::NotFound(_))));
     let consumed = open.consume("u", "r").amount(2).send().await;
-    assert!(matches!(consumed, Err(Error::Invalid(_))));
+    assert!(matches!(consumed, Err(Error::Invalid { .. })));
     let stranger = builder(server.address)
         .token("wrong")
         .on_outage(OnOutage::FailOpen);

@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+use crate::support::becomes::rows;
 use crate::support::ids::printable;
 use crate::support::npm::from_npm;
 use crate::support::server::{ADMIN, Server, Site, skipped};
@@ -480,6 +481,11 @@ async fn a_url_or_a_token_that_is_none_is_refused_at_once(language: Language) {
         "ftp://HOST",
         "http://[",
         "http://u:p@HOST",
+        "http://HOST/a b",
+        "http://HOST\\x",
+        "http://[::1]x",
+        "http://%zz",
+        "http://127.0.0.1:0",
         "http://127.0.0.1:x",
         "http://127.0.0.1:99999",
         "http://HOST/?q",
@@ -577,6 +583,41 @@ async fn an_answer_that_drips_is_given_up_at_the_deadline(language: Language) {
     assert_eq!(outcome["answer"]["usage"], 3, "{outcome}");
 }
 
+async fn each_answer_becomes_what_the_documentation_says(language: Language) {
+    let Some((_site, server, program)) = scene(language).await else {
+        return;
+    };
+    server.set("/quotas/u/r", "daily", 1000).await;
+    // What it is called is seen where it wants an hour's wait, and whether it is asked again where it wants none.
+    let (mut calls, mut fates, mut hour, mut now) = (vec![], vec![], vec![], vec![]);
+    for row in rows() {
+        let check = call("check", json!(["u", "r"]), json!({}));
+        for (call, fate) in [(consume("u", 1), row.of_change), (check, row.of_question)] {
+            calls.push(call);
+            hour.push(row.answer(true));
+            now.push(row.answer(false));
+            if fate.is_asked_again {
+                now.push(Turn::Pass);
+            }
+            fates.push((fate, format!("{} {}", row.status, row.problem)));
+        }
+    }
+    let way = Way::to(server.address, &hour).await;
+    let outcomes = program.client(way.address).calls(&calls).await;
+    for ((fate, answer), outcome) in fates.iter().zip(outcomes) {
+        assert_eq!(outcome["error"], fate.error, "{answer}: {outcome}");
+    }
+    assert_eq!(way.seen().0, hour.len());
+    let way = Way::to(server.address, &now).await;
+    let outcomes = program.client(way.address).calls(&calls).await;
+    for ((fate, answer), outcome) in fates.iter().zip(outcomes) {
+        let is_answer = outcome.get("answer").is_some();
+        assert_eq!(is_answer, fate.is_asked_again, "{answer}: {outcome}");
+    }
+    // Each consume has one key, however often it is asked.
+    assert_eq!(way.seen(), (now.len(), calls.len() / 2));
+}
+
 async fn an_answer_of_another_is_none_of_quotalogs(language: Language) {
     let Some((_site, server, program)) = scene(language).await else {
         return;
@@ -669,6 +710,11 @@ macro_rules! tests {
             #[tokio::test]
             async fn an_answer_that_drips_is_given_up_at_the_deadline() {
                 super::an_answer_that_drips_is_given_up_at_the_deadline(Language::$language).await;
+            }
+
+            #[tokio::test]
+            async fn each_answer_becomes_what_the_documentation_says() {
+                super::each_answer_becomes_what_the_documentation_says(Language::$language).await;
             }
 
             #[tokio::test]

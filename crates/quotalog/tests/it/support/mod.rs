@@ -2,6 +2,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod app;
+pub(crate) mod becomes;
 pub(crate) mod chance;
 pub(crate) mod described;
 pub(crate) mod envoy;
