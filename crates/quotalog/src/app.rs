@@ -115,7 +115,7 @@ async fn serve(config: Serve) -> anyhow::Result<()> {
     let (stopping, stopped) = oneshot::channel();
     log_start(&config, scheme, address, &listeners.beside);
     let beside = Beside::start(&app, listeners.beside, &settings, stopped)?;
-    crate::cli::say(&format!("quotalog listens on {scheme}://{address}"));
+    crate::cli::announce(&format!("quotalog listens on {scheme}://{address}"));
     let router = quotalog_http::router(app);
     let mut unusable = None;
     let shutdown = async {
@@ -343,7 +343,7 @@ fn serve_metrics(
     of_main: ServerSettings,
 ) -> anyhow::Result<JoinHandle<usize>> {
     let address = listener.local_addr().context("cannot tell the address")?;
-    crate::cli::say(&format!("metrics are at http://{address}/metrics"));
+    crate::cli::announce(&format!("metrics are at http://{address}/metrics"));
     let settings = ServerSettings {
         tls: None,
         connections_max: METRICS_CONNECTIONS_MAX,
@@ -369,7 +369,7 @@ fn serve_rate_limits(
     } else {
         "grpc"
     };
-    crate::cli::say(&format!(
+    crate::cli::announce(&format!(
         "the rate-limit service listens on {scheme}://{address}"
     ));
     let metrics = quotalog_grpc::Metrics::new();

@@ -12,7 +12,7 @@ use serde::Deserializer as _;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The longest line of JSON; all that may stand there is far shorter.
+/// The longest line; all that may stand there is far shorter.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
 /// What Excel writes before UTF-8.
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
@@ -213,6 +213,23 @@ fn plain(value: &Value) -> String {
 /// The bytes after a byte-order mark, if there is one, and the end of a line after the last one.
 type Input<R> = BufReader<io::Chain<io::Chain<Cursor<Vec<u8>>, R>, &'static [u8]>>;
 
+/// Gives no more than a line may have, until a line was read: what never ends is not kept in memory.
+struct Bounded<R> {
+    input: R,
+    left_bytes: u64,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = self.input.by_ref().take(self.left_bytes).read(buffer)?;
+        self.left_bytes -= u64::try_from(len).unwrap_or(u64::MAX);
+        if len == 0 && self.left_bytes == 0 {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(len)
+    }
+}
+
 /// Reads entries.
 pub(crate) struct Reader<R: Read> {
     subject: Subject,
@@ -221,7 +238,7 @@ pub(crate) struct Reader<R: Read> {
 
 enum Lines<R: Read> {
     Csv {
-        input: Box<csv::Reader<Input<R>>>,
+        input: Box<csv::Reader<Bounded<Input<R>>>>,
         /// The place of each column in a line; none before the first line was read.
         places: Option<Vec<usize>>,
         record: csv::ByteRecord,
@@ -256,7 +273,10 @@ impl<R: Read> Reader<R> {
                         // So that lines are counted as editors count them; of the ends that Windows writes, the
                         // rest is taken away where it is read.
                         .terminator(csv::Terminator::Any(b'\n'))
-                        .from_reader(input),
+                        .from_reader(Bounded {
+                            input,
+                            left_bytes: LINE_BYTES_MAX,
+                        }),
                 ),
                 places: None,
                 record: csv::ByteRecord::new(),
@@ -290,7 +310,8 @@ impl<R: Read> Reader<R> {
             } => {
                 if places.is_none() {
                     let named = match next_record(input, record)? {
-                        Some(line) => header(subject, line, record),
+                        Some(Ok(line)) => header(subject, line, record),
+                        Some(Err(fault)) => Err(vec![fault]),
                         None => Err(vec![fault(1, no_header(subject))]),
                     };
                     match named {
@@ -301,8 +322,13 @@ impl<R: Read> Reader<R> {
                         }
                     }
                 }
-                let Some(line) = next_record(input, record)? else {
-                    return Ok(None);
+                let line = match next_record(input, record)? {
+                    Some(Ok(line)) => line,
+                    Some(Err(fault)) => {
+                        self.lines = Lines::Over;
+                        return Ok(Some(Err(vec![fault])));
+                    }
+                    None => return Ok(None),
                 };
                 let places = places.as_deref().unwrap_or_default();
                 Ok(Some(csv_line(subject, line, places, record)))
@@ -338,24 +364,35 @@ fn no_header(subject: Subject) -> String {
     format!("there is no line that names the columns: {columns}")
 }
 
-/// Reads a line that is not empty, and tells which one it is; `None` at the end.
+/// Reads a line that is not empty, and tells which one it is, or that it is too long; `None` at the end.
 fn next_record<R: Read>(
-    input: &mut csv::Reader<Input<R>>,
+    input: &mut csv::Reader<Bounded<Input<R>>>,
     record: &mut csv::ByteRecord,
-) -> io::Result<Option<u64>> {
-    while input.read_byte_record(record)? {
+) -> io::Result<Option<Result<u64, Fault>>> {
+    loop {
+        input.get_mut().left_bytes = LINE_BYTES_MAX;
+        let line = input.position().line();
+        match input.read_byte_record(record) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(_) if input.get_ref().left_bytes == 0 => {
+                let text =
+                    format!("the line is longer than {LINE_BYTES_MAX} bytes, or a quote is open.");
+                return Ok(Some(Err(fault(line, text))));
+            }
+            Err(error) => return Err(error.into()),
+        }
         let text = record.as_slice();
         if text == b"\r" || text.is_empty() && record.len() == 1 {
             continue;
         }
         // Empty lines before it were counted as its beginning, so it is told by its end, where it has one line.
-        return Ok(Some(if text.contains(&b'\n') {
+        return Ok(Some(Ok(if text.contains(&b'\n') {
             record.position().map_or(0, csv::Position::line)
         } else {
             input.position().line().saturating_sub(1)
-        }));
+        })));
     }
-    Ok(None)
 }
 
 /// A cell, without what Windows writes before the end of a line.
@@ -667,6 +704,10 @@ mod tests {
     use super::*;
 
     fn read(format: Format, subject: Subject, text: &[u8]) -> Vec<Judged> {
+        read_all(format, subject, text)
+    }
+
+    fn read_all(format: Format, subject: Subject, text: impl Read) -> Vec<Judged> {
         let mut reader = Reader::new(text, format, subject).unwrap();
         let mut lines = Vec::new();
         while let Some(line) = reader.next().unwrap() {
@@ -677,7 +718,11 @@ mod tests {
 
     /// The faults of all lines, each as `line: text`.
     fn faults(format: Format, subject: Subject, text: &[u8]) -> Vec<String> {
-        let lines = read(format, subject, text).into_iter();
+        told(read(format, subject, text))
+    }
+
+    fn told(lines: Vec<Judged>) -> Vec<String> {
+        let lines = lines.into_iter();
         let faults = lines.filter_map(Result::err).flatten();
         faults
             .map(|fault| format!("{}: {}", fault.line, fault.text))
@@ -927,6 +972,26 @@ mod tests {
                 "1: the member \"Usage\" is unknown; the members are user_id, resource, window_start, usage",
                 "1: usage is missing.",
             ],
+        );
+    }
+
+    #[test]
+    fn a_line_of_csv_without_an_end_is_not_kept_in_memory() {
+        let text = "the line is longer than 65536 bytes, or a quote is open.";
+        for (begun, line) in [
+            ("", 1),
+            ("resource,window,limit_count\na,daily,1\n", 3),
+            ("resource,window,limit_count\na,daily,1\n\"", 3),
+        ] {
+            let endless = Cursor::new(begun).chain(io::repeat(b'x'));
+            let lines = read_all(Format::Csv, Subject::Defaults, endless);
+            assert_eq!(told(lines), [format!("{line}: {text}")]);
+        }
+        let many = "a,daily,1\n".repeat(20_000);
+        let file = format!("resource,window,limit_count\n{many}a,daily,0\n");
+        assert_eq!(
+            faults(Format::Csv, Subject::Defaults, file.as_bytes()),
+            ["20002: limit_count must be a positive integer."]
         );
     }
 

@@ -32,6 +32,5 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
     };
     app::back_up(from, &arguments.file)?;
-    say(&format!("wrote {}", arguments.file.display()));
-    Ok(())
+    say(&format!("wrote {}", arguments.file.display()))
 }

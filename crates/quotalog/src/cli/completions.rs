@@ -31,6 +31,5 @@ pub(super) fn run(arguments: &Arguments, command: &mut clap::Command) -> anyhow:
     // Into memory first: a reader that went away is no failure.
     let mut script = Vec::new();
     clap_complete::generate(shell, command, "quotalog", &mut script);
-    say(String::from_utf8(script)?.trim_end());
-    Ok(())
+    say(String::from_utf8(script)?.trim_end())
 }

@@ -52,11 +52,10 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     });
     bar.clear();
     let copied = copied?;
-    report(&copied, &from, &to, arguments.json);
-    Ok(())
+    report(&copied, &from, &to, arguments.json)
 }
 
-fn report(copied: &[Copied], from: &Database, to: &Database, as_json: bool) {
+fn report(copied: &[Copied], from: &Database, to: &Database, as_json: bool) -> anyhow::Result<()> {
     for Copied {
         table, left_behind, ..
     } in copied
@@ -71,8 +70,7 @@ fn report(copied: &[Copied], from: &Database, to: &Database, as_json: bool) {
         let object = json!({
             "from": from.to_string(), "to": to.to_string(), "equal": true, "rows": rows, "tables": tables,
         });
-        say(&object.to_string());
-        return;
+        return say(&object.to_string());
     }
     for copied in copied {
         let left_behind = match copied.left_behind.rows {
@@ -82,12 +80,12 @@ fn report(copied: &[Copied], from: &Database, to: &Database, as_json: bool) {
         say(&format!(
             "{:<14} {:>9}{left_behind}",
             copied.table.noun, copied.digest.rows
-        ));
+        ))?;
     }
     let noun = if rows == 1 { "row" } else { "rows" };
     say(&format!(
         "copied {rows} {noun} from {from} to {to}; both sides are equal"
-    ));
+    ))
 }
 
 fn json_of(copied: &Copied) -> serde_json::Value {

@@ -83,31 +83,28 @@ fn list(arguments: &List) -> anyhow::Result<()> {
     let ask = async |client: Client| up_to(None, client.defaults().raw()).await;
     let entries = arguments.server.ask(ask)?;
     if arguments.server.json {
-        say_list("defaults", &entries);
-        return Ok(());
+        return say_list("defaults", &entries);
     }
     let defaults = entries
         .iter()
         .map(|entry| serde_json::from_str(entry.get()));
     let defaults: Vec<DefaultPolicy> = defaults.collect::<Result<_, _>>()?;
     if defaults.is_empty() && std::io::stdout().is_terminal() {
-        say("There are no defaults.");
+        say("There are no defaults.")
     } else {
-        print(&defaults);
+        print(&defaults)
     }
-    Ok(())
 }
 
 fn show(server: &ServerArguments, default: &RawValue) -> anyhow::Result<()> {
     if server.json {
-        say(default.get());
+        say(default.get())
     } else {
-        print(&[serde_json::from_str(default.get())?]);
+        print(&[serde_json::from_str(default.get())?])
     }
-    Ok(())
 }
 
-fn print(defaults: &[DefaultPolicy]) {
+fn print(defaults: &[DefaultPolicy]) -> anyhow::Result<()> {
     let titles = ["RESOURCE", "WINDOW", "LIMIT", "UPDATED"];
     let columns = |default: &DefaultPolicy| {
         [
@@ -117,5 +114,5 @@ fn print(defaults: &[DefaultPolicy]) {
             instant(default.updated_at.unix_timestamp()),
         ]
     };
-    table::print(titles, defaults.iter().map(columns));
+    table::print(titles, defaults.iter().map(columns))
 }

@@ -32,7 +32,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let findings = examine(&arguments.serve)?;
     if arguments.json {
         let lines: Vec<serde_json::Value> = findings.iter().map(as_json).collect();
-        say(&serde_json::Value::from(lines).to_string());
+        say(&serde_json::Value::from(lines).to_string())?;
     } else {
         for finding in &findings {
             let Finding {
@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             say(&format!(
                 "{:<8} {subject:<14} {detail}",
                 word(finding.grade)
-            ));
+            ))?;
         }
     }
     let problems = findings.iter();

@@ -85,7 +85,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     if let Some(file) = file {
         let (rows, noun) = (exported.rows, noun(subject));
-        say(&format!("wrote {rows} {noun} to {}", file.display()));
+        say(&format!("wrote {rows} {noun} to {}", file.display()))?;
     }
     Ok(())
 }

@@ -72,10 +72,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let imported = app::import(&database, subject, reader, arguments.dry_run, &tell, done);
     bar.clear();
     match imported? {
-        Imported::Sound(tally) => {
-            report(subject, &tally, arguments);
-            Ok(())
-        }
+        Imported::Sound(tally) => report(subject, &tally, arguments),
         Imported::Faulty(faults) => Err(refuse(&arguments.file, &faults)),
     }
 }
@@ -118,7 +115,7 @@ fn refuse(path: &Path, faults: &Faults) -> anyhow::Error {
     Failure::error(Exit::Usage, message)
 }
 
-fn report(subject: Subject, tally: &Tally, arguments: &Arguments) {
+fn report(subject: Subject, tally: &Tally, arguments: &Arguments) -> anyhow::Result<()> {
     let Tally {
         created,
         changed,
@@ -129,8 +126,7 @@ fn report(subject: Subject, tally: &Tally, arguments: &Arguments) {
         let object = json!({
             "created": created, "changed": changed, "unchanged": unchanged, "dry_run": arguments.dry_run,
         });
-        say(&object.to_string());
-        return;
+        return say(&object.to_string());
     }
     let all = created + changed + unchanged;
     let [verb, tense] = if arguments.dry_run {
@@ -141,5 +137,5 @@ fn report(subject: Subject, tally: &Tally, arguments: &Arguments) {
     say(&format!(
         "{verb} {all} {}: {created}{tense} created, {changed} changed, {unchanged} unchanged",
         noun(subject)
-    ));
+    ))
 }

@@ -16,9 +16,10 @@ mod table;
 mod token;
 
 use std::error::Error as _;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
@@ -235,8 +236,19 @@ fn wrong_value(error: &clap::Error) -> Option<String> {
     Some(format!("{flag}{variable} is {value:?}: {advice}"))
 }
 
-/// Writes one line for the caller or a script. A reader that went away ends nothing.
-pub(crate) fn say(line: &str) {
+/// Writes one line for the caller or a script. A reader that went away ends nothing; a full disk is a failure, since
+/// what was asked for is lost.
+fn say(line: &str) -> anyhow::Result<()> {
+    match writeln!(std::io::stdout(), "{line}") {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("it is done, but standard output cannot be written")
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Writes one line of a server, which serves on where nothing can be written.
+pub(crate) fn announce(line: &str) {
     let _unread = writeln!(std::io::stdout(), "{line}");
 }
 

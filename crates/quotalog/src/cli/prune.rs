@@ -30,6 +30,5 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     } else {
         ""
     };
-    say(&format!("deleted {rows} {noun}{others}"));
-    Ok(())
+    say(&format!("deleted {rows} {noun}{others}"))
 }

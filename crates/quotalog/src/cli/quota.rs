@@ -241,19 +241,17 @@ fn list(arguments: &List) -> anyhow::Result<()> {
         up_to(limit, pages.raw()).await
     })?;
     if arguments.server.json {
-        say_list("quotas", &entries);
-        return Ok(());
+        return say_list("quotas", &entries);
     }
     let quotas = entries
         .iter()
         .map(|quota| serde_json::from_str(quota.get()));
     let quotas: Vec<Quota> = quotas.collect::<Result<_, _>>()?;
     if quotas.is_empty() && std::io::stdout().is_terminal() {
-        say("There are no quotas.");
+        say("There are no quotas.")
     } else {
-        print(&quotas);
+        print(&quotas)
     }
-    Ok(())
 }
 
 /// The entries of all pages, or so many of them.
@@ -274,24 +272,23 @@ pub(super) async fn up_to(
 }
 
 /// Prints entries as one page of the server, whose members are just as it wrote them.
-pub(super) fn say_list(member: &str, entries: &[Box<RawValue>]) {
+pub(super) fn say_list(member: &str, entries: &[Box<RawValue>]) -> anyhow::Result<()> {
     let entries: Vec<_> = entries.iter().map(|entry| entry.get()).collect();
     say(&format!(
         "{{\"{member}\":[{}],\"next_cursor\":null}}",
         entries.join(",")
-    ));
+    ))
 }
 
 fn show(server: &ServerArguments, quota: &RawValue) -> anyhow::Result<()> {
     if server.json {
-        say(quota.get());
+        say(quota.get())
     } else {
-        print(&[serde_json::from_str(quota.get())?]);
+        print(&[serde_json::from_str(quota.get())?])
     }
-    Ok(())
 }
 
-fn print(quotas: &[Quota]) {
+fn print(quotas: &[Quota]) -> anyhow::Result<()> {
     let titles = [
         "USER",
         "RESOURCE",
@@ -314,5 +311,5 @@ fn print(quotas: &[Quota]) {
             quota.source.as_str().to_owned(),
         ]
     };
-    table::print(titles, quotas.iter().map(columns));
+    table::print(titles, quotas.iter().map(columns))
 }

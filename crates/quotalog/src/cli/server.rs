@@ -133,14 +133,8 @@ impl ServerArguments {
         let (exit, advice) = match error {
             Error::Exhausted(_) => (Exit::Exhausted, String::new()),
             Error::NotFound(_) => (Exit::NotFound, String::new()),
-            Error::Unauthorized(_) if with_token => {
-                let advice = "; the token is unknown, revoked or expired".to_owned();
-                (Exit::NotAllowed, advice)
-            }
-            Error::Unauthorized(_) => (Exit::NotAllowed, format!("; set {TOKEN}")),
-            Error::Forbidden(_) => {
-                let advice = "; `quotalog token create` makes one of another role".to_owned();
-                (Exit::NotAllowed, advice)
+            Error::Unauthorized(_) | Error::Forbidden(_) => {
+                return Failure::error(Exit::NotAllowed, refusal(error, with_token));
             }
             Error::Invalid { .. } => (Exit::Usage, String::new()),
             Error::Mismatch(_) => (Exit::Usage, " Use a new key for a new request.".to_owned()),
@@ -161,6 +155,22 @@ impl ServerArguments {
         // What a server says may hold anything; a script reads one line.
         Failure::error(exit, message.replace(char::is_control, " "))
     }
+}
+
+/// Why the server took no token, or not this one. Its own words are for a program that sends a field.
+fn refusal(error: &Error, with_token: bool) -> String {
+    let (why, advice) = match error {
+        Error::Forbidden(_) => (
+            "the token is of a role that may not do this, or not for this user",
+            "`quotalog token create` makes one of another role".to_owned(),
+        ),
+        _ if with_token => (
+            "the token is unknown, revoked or expired",
+            format!("{TOKEN} or --token-file gives another"),
+        ),
+        _ => ("a token is needed", format!("set {TOKEN}")),
+    };
+    format!("{why}; {advice}")
 }
 
 /// An error and what caused it.

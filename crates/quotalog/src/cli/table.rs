@@ -6,7 +6,7 @@ use super::say;
 pub(super) fn print<const N: usize>(
     titles: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
-) {
+) -> anyhow::Result<()> {
     let titles = titles.map(str::to_owned);
     let rows: Vec<_> = std::iter::once(titles).chain(rows).collect();
     let width = |column: usize| {
@@ -19,6 +19,7 @@ pub(super) fn print<const N: usize>(
             .iter()
             .zip(widths)
             .map(|(cell, width)| format!("{cell:<width$}"));
-        say(cells.collect::<Vec<_>>().join("  ").trim_end());
+        say(cells.collect::<Vec<_>>().join("  ").trim_end())?;
     }
+    Ok(())
 }

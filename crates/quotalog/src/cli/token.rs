@@ -92,8 +92,7 @@ fn create(arguments: &Create) -> anyhow::Result<()> {
     if arguments.json {
         let mut object = json(&record);
         object["token"] = token.reveal().into();
-        say(&object.to_string());
-        return Ok(());
+        return say(&object.to_string());
     }
     // The token alone on standard output, so that a script can keep it.
     let _unseen = writeln!(
@@ -102,8 +101,7 @@ fn create(arguments: &Create) -> anyhow::Result<()> {
         record.id.as_str(),
         record.role.kind().as_str(),
     );
-    say(token.reveal());
-    Ok(())
+    say(token.reveal())
 }
 
 fn list(arguments: &List) -> anyhow::Result<()> {
@@ -112,13 +110,12 @@ fn list(arguments: &List) -> anyhow::Result<()> {
     let tokens = app::on_store(&database, async |store| all(store).await)?;
     if arguments.json {
         let tokens: Vec<_> = tokens.iter().map(json).collect();
-        say(&serde_json::json!({ "tokens": tokens }).to_string());
+        say(&serde_json::json!({ "tokens": tokens }).to_string())
     } else if tokens.is_empty() && std::io::stdout().is_terminal() {
-        say("There are no tokens.");
+        say("There are no tokens.")
     } else {
-        table(&tokens);
+        table(&tokens)
     }
-    Ok(())
 }
 
 async fn all(store: &dyn Store) -> anyhow::Result<Vec<TokenRecord>> {
@@ -207,7 +204,7 @@ fn json(token: &TokenRecord) -> serde_json::Value {
     })
 }
 
-fn table(tokens: &[TokenRecord]) {
+fn table(tokens: &[TokenRecord]) -> anyhow::Result<()> {
     let columns = |token: &TokenRecord| {
         [
             token.id.as_str().to_owned(),
@@ -225,5 +222,5 @@ fn table(tokens: &[TokenRecord]) {
         ]
     };
     let titles = ["ID", "ROLE", "USER", "CREATED", "EXPIRES", "NAME"];
-    super::table::print(titles, tokens.iter().map(columns));
+    super::table::print(titles, tokens.iter().map(columns))
 }

@@ -374,6 +374,25 @@ fn a_reader_that_went_away_is_no_failure() {
 }
 
 #[test]
+fn what_a_full_disk_does_not_take_is_a_failure() {
+    let site = Site::new();
+    site.token(&["--role", "viewer"]);
+    for arguments in [
+        &["token", "create", "--role", "admin", "--json"][..],
+        &["token", "list"],
+        &["token", "list", "--json"],
+        &["doctor"],
+        &["prune"],
+        &["completions", "bash"],
+    ] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+        let mut command = site.command(arguments);
+        let output = command.stdout(full.unwrap()).output().unwrap();
+        fails(&output, 1, "standard output cannot be written");
+    }
+}
+
+#[test]
 fn prune_deletes_what_is_older_than_its_retention_and_says_how_much() {
     let site = Site::new();
     site.token(&["--role", "viewer"]);

@@ -255,11 +255,15 @@ fn who_may_not_is_told_so_and_a_token_may_lie_in_a_file() {
     let viewer = site.token(&["--role", "viewer"]);
     let server = site.serve_in_a_morning();
     let consume = ["quota", "consume", "u", "r"];
-    fails(&ask_with(&server, &viewer, &consume), 4, "may not");
+    fails(
+        &ask_with(&server, &viewer, &consume),
+        4,
+        "quotalog: the token is of a role that may not do this, or not for this user; `quotalog token create`",
+    );
     fails(
         &ask_with(&server, "wrong", &consume),
         4,
-        "revoked or expired",
+        "quotalog: the token is unknown, revoked or expired; QUOTALOG_TOKEN or --token-file",
     );
     fails(
         &ask_with(&server, "two words", &consume),
@@ -270,7 +274,11 @@ fn who_may_not_is_told_so_and_a_token_may_lie_in_a_file() {
     without
         .args(consume)
         .env("QUOTALOG_URL", format!("http://{}", server.address));
-    fails(&without.output().unwrap(), 4, "set QUOTALOG_TOKEN");
+    fails(
+        &without.output().unwrap(),
+        4,
+        "quotalog: a token is needed; set QUOTALOG_TOKEN",
+    );
 
     let file = site.folder.path().join("token");
     std::fs::write(&file, format!("{ADMIN}\n")).unwrap();
