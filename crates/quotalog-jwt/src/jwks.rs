@@ -112,10 +112,12 @@ impl Jwks {
             self.asked.notify_one();
         }
         let loaded = state.wait_for(|state| state.loadings != before.loadings);
-        // If it was in vain, what is known has not changed.
         let wait_until = deadline.wait_until().min(Instant::now() + WAIT_MAX);
-        let _in_time = tokio::time::timeout_at(wait_until, loaded).await;
-        self.state()
+        let is_in_time = tokio::time::timeout_at(wait_until, loaded).await.is_ok();
+        let mut known = self.state();
+        // What is not there yet may come with the reading that goes on.
+        known.is_current &= is_in_time;
+        known
     }
 }
 
@@ -332,11 +334,17 @@ mod tests {
         told.has(Some(ONE));
         let deadline = Deadline::from_now();
         tokio::time::sleep_until(deadline.wait_until() - Duration::from_millis(20)).await;
-        assert_eq!(count(&jwks.refreshed(deadline).await), Some(0));
+        let known = jwks.refreshed(deadline).await;
+        assert_eq!(count(&known), Some(0));
+        assert!(
+            !known.is_current,
+            "the key may be there: that is not known yet"
+        );
         assert_eq!(Instant::now(), deadline.wait_until());
         // The reading that was asked for goes on.
         after(Duration::from_millis(50)).await;
         assert_eq!(count(&jwks.state()), Some(1));
+        assert!(jwks.state().is_current);
         assert_eq!(told.loads(), 2);
     }
 
