@@ -20,7 +20,7 @@ pub(crate) fn app(client: Client) -> Router {
     let quota = QuotaLayer::new(client, |request| {
         // A request of nobody counts for "anonymous", rather than for nothing.
         let user = request.headers.get("x-user");
-        let user = user.and_then(|user| user.to_str().ok());
+        let user = user.and_then(|user| std::str::from_utf8(user.as_bytes()).ok());
         Some(Ask::new(user.unwrap_or("anonymous"), "api-calls"))
     });
     let hello = async |quota: Option<Extension<Quota>>| match quota {

@@ -32,7 +32,7 @@ pub(super) struct ServerArguments {
         default_value = "http://127.0.0.1:8200"
     )]
     url: String,
-    /// A file with the token; it goes before QUOTALOG_TOKEN [default: QUOTALOG_TOKEN].
+    /// A file with the token; it goes before QUOTALOG_TOKEN, which is taken without it.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// The certificates of the authorities to trust instead of the system's, in PEM.

@@ -230,6 +230,7 @@ const USES: &[(&str, &[&str])] = &[
             "tokio",
             "tracing",
             "tracing-subscriber",
+            "unicode-width",
         ],
     ),
 ];
