@@ -39,11 +39,6 @@ use crate::shutdown::{Signals, hangups};
 use crate::store::{OpenStore, Opening};
 use crate::{certificate, export, first_token, import, jwt, pruning, sockets, store};
 
-/// A command line asks one thing after the other.
-const COMMAND_LINE_CONNECTIONS: Connections = Connections {
-    lanes: 1,
-    readers: 1,
-};
 /// Retries of a command line's own requests find their answers for this long.
 const COMMAND_LINE_IDEMPOTENCY_S: i64 = 86_400;
 
@@ -463,7 +458,7 @@ pub(crate) fn on_store<T>(
     work: impl AsyncFnOnce(&dyn Store) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     runtime()?.block_on(async {
-        let connections = COMMAND_LINE_CONNECTIONS;
+        let connections = Connections::OF_A_COMMAND;
         let store = OpenStore::open(database, connections, COMMAND_LINE_IDEMPOTENCY_S).await?;
         let result = work(store.ports()).await;
         store.close().await?;
@@ -481,8 +476,8 @@ pub(crate) fn examine(database: &Database) -> anyhow::Result<Vec<Finding>> {
     match database {
         Database::Sqlite(file) => Ok(quotalog_store_sqlite::examine(&file.0, &SystemClock)),
         Database::Postgres(url) => {
-            let config =
-                store::postgres_config(url, COMMAND_LINE_CONNECTIONS, COMMAND_LINE_IDEMPOTENCY_S);
+            let connections = Connections::OF_A_COMMAND;
+            let config = store::postgres_config(url, connections, COMMAND_LINE_IDEMPOTENCY_S);
             Ok(runtime()?.block_on(quotalog_store_postgres::examine(config)))
         }
     }

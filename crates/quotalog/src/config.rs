@@ -3,6 +3,7 @@
 use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use quotalog_auth::{Token, TokenHash};
 use quotalog_grpc::Keys;
@@ -36,13 +37,24 @@ pub(crate) enum Database {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SqliteFile(pub(crate) PathBuf);
 
-/// How many connections to a PostgreSQL server there may be.
+/// The connections to a PostgreSQL server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Connections {
-    /// Those that commit batches.
+    /// How many commit batches.
     pub(crate) lanes: usize,
-    /// Those for all else.
+    /// How many there are for all else.
     pub(crate) readers: usize,
+    /// How long one may take to be made, where the URL does not say it; `None` is the store's own choice.
+    pub(crate) made_within: Option<Duration>,
+}
+
+impl Connections {
+    /// A command asks one thing after the other, and nobody's request waits for it: it can bear with a busy server.
+    pub(crate) const OF_A_COMMAND: Self = Self {
+        lanes: 1,
+        readers: 1,
+        made_within: Some(Duration::from_secs(4)),
+    };
 }
 
 /// An address to listen on, and the setting that names it, for the error if it cannot be had.

@@ -21,11 +21,6 @@ use crate::postgres_url::PostgresUrl;
 
 /// How many reads of an SQLite file are served at once.
 const SQLITE_READERS: usize = 2;
-/// A copy, an export or an import has one connection to each side.
-const COPY_CONNECTIONS: Connections = Connections {
-    lanes: 1,
-    readers: 1,
-};
 /// The pause before a server that could not be reached is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long a start waits to see whether the server can be reached: it may have to wait for another node that
@@ -211,8 +206,12 @@ pub(crate) fn postgres_config(
     connections: Connections,
     idempotency_retention_s: i64,
 ) -> PostgresConfig {
+    let mut server = url.server.clone();
+    if let (None, Some(within)) = (server.get_connect_timeout(), connections.made_within) {
+        server.connect_timeout(within);
+    }
     PostgresConfig {
-        url: url.server.clone(),
+        url: server,
         tls: url.tls.clone(),
         is_pooled: url.is_pooled,
         lanes: connections.lanes,
@@ -277,7 +276,7 @@ pub(crate) async fn source(setting: &str, database: &Database) -> anyhow::Result
             Ok(Box::new(source))
         }
         Database::Postgres(url) => {
-            let config = postgres_config(url, COPY_CONNECTIONS, 0);
+            let config = postgres_config(url, Connections::OF_A_COMMAND, 0);
             let opened = PostgresTransfer::read(&config).await;
             let source = opened.map_err(|error| postgres_not_opened(setting, url, &error))?;
             Ok(Box::new(source))
@@ -290,7 +289,7 @@ pub(crate) async fn looked_at(database: &Database) -> anyhow::Result<Box<dyn Sou
     match database {
         Database::Sqlite(_) => source(DATABASE, database).await,
         Database::Postgres(url) => {
-            let config = postgres_config(url, COPY_CONNECTIONS, 0);
+            let config = postgres_config(url, Connections::OF_A_COMMAND, 0);
             let opened = PostgresTransfer::look(&config).await;
             let source = opened.map_err(|error| postgres_not_opened(DATABASE, url, &error))?;
             Ok(Box::new(source))
@@ -313,7 +312,7 @@ pub(crate) async fn import(
             Ok(Box::new(opened.map_err(sqlite_not_opened)?))
         }
         Database::Postgres(url) => {
-            let config = postgres_config(url, COPY_CONNECTIONS, 0);
+            let config = postgres_config(url, Connections::OF_A_COMMAND, 0);
             let opened = PostgresImport::open(&config, subject).await;
             let import = opened.map_err(|error| postgres_not_opened(DATABASE, url, &error))?;
             Ok(Box::new(import))
@@ -337,7 +336,7 @@ pub(crate) async fn target(setting: &str, database: &Database) -> anyhow::Result
             Ok(Box::new(target))
         }
         Database::Postgres(url) => {
-            let config = postgres_config(url, COPY_CONNECTIONS, 0);
+            let config = postgres_config(url, Connections::OF_A_COMMAND, 0);
             let opened = PostgresTransfer::write(&config).await;
             let target = opened.map_err(|error| postgres_not_opened(setting, url, &error))?;
             Ok(Box::new(target))

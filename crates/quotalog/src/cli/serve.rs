@@ -250,6 +250,7 @@ pub(super) fn checked(arguments: &Arguments) -> anyhow::Result<config::Serve> {
         database_connections: Connections {
             lanes: arguments.lanes.database_lanes,
             readers: arguments.lanes.database_readers,
+            made_within: None,
         },
         admin_token: config::admin_token()?,
         jwt: arguments.jwt.check()?,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hyper::Method;
 use tokio::task::JoinHandle;
 
-use crate::cli::fails;
+use crate::cli::{fails, succeeds};
 use crate::faults::unshare;
 use crate::support::server::{
     ADMIN, Connection, Site, quotalog, read_number, skipped, stored, until,
@@ -26,7 +26,7 @@ fn back_up(site: &Site, file: &Path) -> Output {
 #[track_caller]
 fn backed_up(site: &Site, file: &Path) {
     let output = back_up(site, file);
-    assert!(output.status.success(), "{output:?}");
+    succeeds(&output);
     assert!(output.stderr.is_empty(), "{output:?}");
 }
 
@@ -99,7 +99,7 @@ async fn a_backup_beside_a_busy_server_is_a_state_that_was() {
             tokio::task::spawn_blocking(move || command.output().unwrap())
         };
         let output = output.await.unwrap();
-        assert!(output.status.success(), "{output:?}");
+        succeeds(&output);
         copies.push((copy, at_least));
     }
     stop.store(true, Ordering::SeqCst);

@@ -28,6 +28,11 @@ pub(crate) fn fails(output: &Output, code: i32, word: &str) {
     assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
 }
 
+/// The command did what it was told.
+pub(crate) fn succeeds(output: &Output) {
+    assert!(output.status.success(), "{output:?}");
+}
+
 #[test]
 fn help_is_as_it_is_kept() {
     let commands: &[&[&str]] = &[
@@ -67,7 +72,7 @@ fn help_is_as_it_is_kept() {
             .env("COLUMNS", "100")
             .output()
             .unwrap();
-        assert!(output.status.success());
+        succeeds(&output);
         assert!(output.stderr.is_empty());
         let name = [&["quotalog"], command].concat().join("-");
         let file = folder.join(format!("{name}.txt"));
@@ -223,7 +228,7 @@ fn a_new_token_is_the_only_thing_on_standard_output() {
     let site = Site::new();
     drop(site.serve());
     let output = site.run(&["token", "create", "--role", "admin"]);
-    assert!(output.status.success());
+    succeeds(&output);
     let token = text(&output.stdout).strip_suffix('\n').unwrap();
     assert!(token.starts_with("ql_") && token.len() == 46, "{token}");
     let note = text(&output.stderr);
@@ -326,7 +331,7 @@ fn a_token_is_revoked_by_its_id() {
     let created: Value = serde_json::from_str(&created).unwrap();
     let id = created["id"].as_str().unwrap();
     let revoked = site.run(&["token", "revoke", id]);
-    assert!(revoked.status.success());
+    succeeds(&revoked);
     assert!(revoked.stdout.is_empty() && revoked.stderr.is_empty());
     fails(&site.run(&["token", "revoke", id]), 5, id);
     fails(&site.run(&["token", "revoke", "no\nsuch"]), 5, "no\\nsuch");

@@ -8,7 +8,7 @@ use hyper::{Method, Request};
 use quotalog_testkit::postgres::{Cluster, Database, Setup, Stop};
 use rusqlite::types::Value;
 
-use crate::cli::{fails, text};
+use crate::cli::{fails, succeeds, text};
 use crate::faults::unshare;
 use crate::support::server::{ADMIN, Server, Site, quotalog, run_to_its_end, skipped};
 
@@ -23,7 +23,7 @@ fn copy(from: &str, to: &str, more: &[&str]) -> Output {
 #[track_caller]
 fn copied(from: &str, to: &str) -> String {
     let output = copy(from, to, &[]);
-    assert!(output.status.success(), "{output:?}");
+    succeeds(&output);
     assert!(
         output.stderr.is_empty(),
         "no bar without a terminal: {output:?}"
@@ -125,7 +125,7 @@ async fn filled() -> (Site, String, String) {
     let viewer = listed["tokens"].as_array().unwrap().iter();
     let mut viewer = viewer.filter(|token| token["role"] == "viewer");
     let id = viewer.next().unwrap()["id"].as_str().unwrap().to_owned();
-    assert!(site.run(&["token", "revoke", &id]).status.success());
+    succeeds(&site.run(&["token", "revoke", &id]));
     assert!(ended.starts_with("ql_"));
     // Another program's rows: a limit above today's, usage of long ago with instants that nobody reads.
     let database = rusqlite::Connection::open(site.database()).unwrap();
@@ -349,7 +349,7 @@ fn a_database_is_not_copied_into_itself_under_whatever_name() {
         return;
     };
     let database = cluster.database();
-    assert!(Site::on(&database).run(&["token", "list"]).status.success());
+    succeeds(&Site::on(&database).run(&["token", "list"]));
     let renamed = database.url().replace("127.0.0.1", "localhost");
     fails(
         &copy(&database.url(), &renamed, &[]),
@@ -432,7 +432,7 @@ fn rows_that_cannot_be_held_are_named_and_stay_behind_only_if_they_may() {
     ];
     for target in targets.into_iter().flatten() {
         let output = copy(&file_url(&file), &target, &["--leave-behind", "--json"]);
-        assert!(output.status.success(), "{output:?}");
+        succeeds(&output);
         assert_eq!(text(&output.stderr).lines().count(), 7, "{output:?}");
         let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let of = |place: usize| {
@@ -565,7 +565,7 @@ fn what_is_not_equal_in_the_end_is_not_there() {
     let database = cluster.database();
     let site = Site::new();
     many(&site);
-    assert!(Site::on(&database).run(&["token", "list"]).status.success());
+    succeeds(&Site::on(&database).run(&["token", "list"]));
     database.ask(
         "CREATE FUNCTION less() RETURNS trigger LANGUAGE plpgsql AS \
          $$ BEGIN IF new.user_id = 'user-5' THEN new.usage = 6; END IF; RETURN new; END $$; \
@@ -598,7 +598,7 @@ fn on_a_terminal_a_bar_tells_how_far_it_is() {
     let Ok(output) = output else {
         return skipped("there is no program that gives a terminal (script, package bsdutils)");
     };
-    assert!(output.status.success(), "{output:?}");
+    succeeds(&output);
     let said = text(&output.stdout);
     assert!(
         said.contains("copying usage") && said.contains(" %, "),

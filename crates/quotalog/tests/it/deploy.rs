@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use hyper::Method;
 use quotalog_testkit::postgres::{Cluster, Setup};
 
-use crate::cli::fails;
+use crate::cli::{fails, succeeds};
 use crate::support::running::Running;
 use crate::support::server::{ADMIN, Connection, Site, skipped, until};
 
@@ -198,7 +198,8 @@ async fn a_node_does_all_its_work_as_a_role_that_may_change_no_table() {
 
     // Before the tables are there, a node may not make them.
     fails(&run(&["token", "list"], node), 2, "permission denied");
-    assert!(run(&["token", "list"], owner).status.success());
+    let output = run(&["token", "list"], owner);
+    succeeds(&output);
     let server = site.serve_with(|command| {
         as_role(command, node.0, node.1);
         command
@@ -224,7 +225,7 @@ async fn a_node_does_all_its_work_as_a_role_that_may_change_no_table() {
     let commands: [&[&str]; 2] = [&["token", "create", "--role", "viewer"], &["prune"]];
     for arguments in commands {
         let output = run(arguments, node);
-        assert!(output.status.success(), "{output:?}");
+        succeeds(&output);
     }
     assert!(!site.log().contains(" ERROR quotalog"), "{}", site.log());
 
@@ -241,5 +242,5 @@ async fn a_node_does_all_its_work_as_a_role_that_may_change_no_table() {
     let file = format!("sqlite:{}", site.folder.path().join("copy.db").display());
     let (from, to) = (url(owner.0), file.as_str());
     let output = run(&["copy", "--from", &from, "--to", to], owner);
-    assert!(output.status.success(), "{output:?}");
+    succeeds(&output);
 }

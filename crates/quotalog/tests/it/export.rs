@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use quotalog_testkit::postgres::Cluster;
 
-use crate::cli::{fails, text};
+use crate::cli::{fails, succeeds, text};
 use crate::support::server::Site;
 
 /// A file, and a database of PostgreSQL where there is one; a server has made the tables of each.
@@ -25,7 +25,7 @@ pub(crate) fn sites() -> Vec<Site> {
 #[track_caller]
 pub(crate) fn exported(site: &Site, what: &str, format: &str) -> String {
     let output = site.run(&["export", "--what", what, "--format", format, "-"]);
-    assert!(output.status.success(), "{output:?}");
+    succeeds(&output);
     assert!(output.stderr.is_empty(), "{output:?}");
     text(&output.stdout).to_owned()
 }
@@ -79,7 +79,7 @@ fn a_file_is_its_owners_and_is_not_overwritten() {
     let file = site.folder.path().join("policies.csv");
     let name = file.to_str().unwrap();
     let output = site.run(&["export", "--what", "policies", name]);
-    assert!(output.status.success(), "{output:?}");
+    succeeds(&output);
     assert_eq!(
         text(&output.stdout),
         format!("wrote 0 policies to {name}\n")
@@ -124,7 +124,7 @@ fn rows_that_cannot_be_held_are_passed_over_and_told() {
         )
         .unwrap();
     let output = site.run(&["export", "--what", "policies", "--format", "jsonl", "-"]);
-    assert!(output.status.success(), "{output:?}");
+    succeeds(&output);
     let row = r#"{"user_id":"u","resource":"b","window":"daily","limit_count":5000000}"#;
     assert_eq!(text(&output.stdout), format!("{row}\n"));
     let told = text(&output.stderr);

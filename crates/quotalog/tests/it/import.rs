@@ -10,7 +10,7 @@ use std::process::{Output, Stdio};
 use hyper::Method;
 use quotalog_testkit::postgres::{Cluster, Database};
 
-use crate::cli::{fails, text};
+use crate::cli::{fails, succeeds, text};
 use crate::export::{exported, sites};
 use crate::support::server::{Server, Site, quotalog, read_number, skipped, until};
 
@@ -34,7 +34,7 @@ fn import(site: &Site, what: &str, name: &str, content: &str, more: &[&str]) -> 
 #[track_caller]
 fn imported(site: &Site, what: &str, name: &str, content: &str, counts: [u64; 3]) {
     let output = import(site, what, name, content, &["--json"]);
-    assert!(output.status.success(), "{output:?}");
+    succeeds(&output);
     assert!(output.stderr.is_empty(), "{output:?}");
     let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let said = ["created", "changed", "unchanged"].map(|name| said[name].as_u64().unwrap());
@@ -161,7 +161,7 @@ async fn policies_are_set_as_by_a_put_and_the_audit_tells_of_each_change() {
         let file = "user_id,resource,window,limit_count\nsame,r,daily,5\nother,r,hourly,6\nnew,r,daily,7\n";
 
         let output = import(&site, "policies", "p.csv", file, &["--dry-run"]);
-        assert!(output.status.success(), "{output:?}");
+        succeeds(&output);
         let said = "would import 3 policies: 1 would be created, 1 changed, 1 unchanged\n";
         assert_eq!(text(&output.stdout), said);
         assert_eq!(audit(&server).await.len(), before);
@@ -468,7 +468,7 @@ async fn a_server_counts_while_a_file_is_read() {
         })
         .await;
         let output = child.wait_with_output().unwrap();
-        assert!(output.status.success(), "{output:?}");
+        succeeds(&output);
         let said = "imported 3000 rows: 2998 created, 2 changed, 0 unchanged\n";
         assert_eq!(text(&output.stdout), said.replace("rows", "policies"));
         let answer = server
@@ -503,7 +503,7 @@ async fn a_server_is_exact_beside_an_import() {
             }
         }
         let output = child.wait_with_output().unwrap();
-        assert!(output.status.success(), "{output:?}");
+        succeeds(&output);
         let usage = exported(&site, "usage", "csv");
         let units = usage
             .lines()
@@ -552,7 +552,7 @@ fn on_a_terminal_a_bar_tells_how_far_it_is() {
     let Ok(output) = output else {
         return skipped("there is no program that gives a terminal (script, package bsdutils)");
     };
-    assert!(output.status.success(), "{output:?}");
+    succeeds(&output);
     let said = text(&output.stdout);
     assert!(said.contains("saving") && said.contains(" %, "), "{said:?}");
 }

@@ -3,6 +3,7 @@
 use hyper::Method;
 use quotalog_testkit::postgres::{Cluster, Database, Pooler, Setup, Stop};
 
+use crate::cli::succeeds;
 use crate::postgres_recovery::{accounted_for, answered_meanwhile, recovered};
 use crate::support::load::{Load, Tally};
 use crate::support::server::{Server, Site, until};
@@ -153,7 +154,7 @@ async fn a_node_behind_a_pooler_waits_until_somebody_has_made_the_tables() {
         site.log().contains("without pooler=transaction")
     })
     .await;
-    assert!(site.run(&["token", "list"]).status.success());
+    succeeds(&site.run(&["token", "list"]));
     node.ready().await;
     node.set(PATH, "daily", 10).await;
 }
@@ -171,7 +172,7 @@ fn commands_work_through_a_pooler_too() {
     let run = |arguments: &[&str]| {
         let mut command = site.command(arguments);
         let output = command.env("QUOTALOG_DATABASE", &url).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
+        succeeds(&output);
     };
     let file = format!("sqlite:{}", site.folder.path().join("copy.db").display());
     let origin = Site::new();

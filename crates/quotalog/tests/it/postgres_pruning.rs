@@ -7,6 +7,7 @@ use hyper::Method;
 use quotalog_testkit::postgres::{Cluster, Database};
 use tokio::task::JoinSet;
 
+use crate::cli::succeeds;
 use crate::support::load::{Load, Tally};
 use crate::support::server::{ADMIN, Server, Site, until};
 
@@ -201,7 +202,7 @@ async fn a_node_leaves_it_to_whoever_prunes_and_a_command_waits_for_its_end() {
     assert_eq!(database.ask(OLD), "300");
     drop(other);
     let output = command.wait_with_output().unwrap();
-    assert!(output.status.success(), "{output:?}");
+    succeeds(&output);
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(said, "deleted 300 rows; another process was pruning too\n");
     assert_eq!(database.ask(OLD), "0");

@@ -7,6 +7,7 @@ use std::process::Command;
 use hyper::Method;
 use quotalog_testkit::postgres::{Cluster, Database, Setup, Stop};
 
+use crate::cli::succeeds;
 use crate::postgres::site;
 use crate::support::server::{Server, Site};
 use crate::support::tls::Pair;
@@ -319,7 +320,7 @@ async fn the_command_line_works_beside_a_node() {
     let listed = site.run(&["token", "list", "--json"]);
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert!(listed.contains(id) && !listed.contains(secret), "{listed}");
-    assert!(site.run(&["token", "revoke", id]).status.success());
+    succeeds(&site.run(&["token", "revoke", id]));
     let consume = connection.call(Method::POST, CONSUME, secret, "");
     consume.await.unwrap().problem(401, "unauthorized");
     let pruned = site.run(&["prune"]);

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Method, Request};
 
+use crate::cli::succeeds;
 use crate::support::server::{Server, Site};
 
 /// Pieces of this length must not be found.
@@ -138,7 +139,7 @@ async fn every_call(site: &Site, level: &[&str]) -> Transcript {
     transcript.calls(&server, &before).await;
     let revoking = ["token", "revoke", revoked["id"].as_str().unwrap()];
     let revoking = site.command(&revoking).args(level).output().unwrap();
-    assert!(revoking.status.success());
+    succeeds(&revoking);
     transcript.answers.extend(revoking.stderr);
 
     let tokens = [

@@ -9,6 +9,7 @@ use http_body_util::Full;
 use hyper::{Method, Request};
 use rusqlite::Connection as Database;
 
+use crate::cli::succeeds;
 use crate::support::answer::Answer;
 use crate::support::server::{
     ADMIN, Server, Site, quotalog, read_number, run_to_its_end, signal, skipped,
@@ -86,7 +87,7 @@ async fn a_start_without_a_valid_admin_token_makes_one() {
     let admin = list["tokens"].as_array().unwrap();
     let admin = admin.iter().find(|token| token["role"] == "admin").unwrap();
     let revoked = site.run(&["token", "revoke", admin["id"].as_str().unwrap()]);
-    assert!(revoked.status.success());
+    succeeds(&revoked);
     let (server, second) = start();
     let second = second.unwrap();
     ask(&server, &first).await.problem(401, "unauthorized");

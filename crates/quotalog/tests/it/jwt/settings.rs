@@ -7,7 +7,7 @@ use quotalog_domain::Timestamp;
 use quotalog_ledger::clock::{Clock as _, SystemClock};
 use serde_json::json;
 
-use crate::cli::text;
+use crate::cli::{succeeds, text};
 use crate::support::answer::Answer;
 use crate::support::jwt::{AUDIENCE, Issuer, Kind, has_openssl};
 use crate::support::server::{Server, Site, until};
@@ -211,7 +211,7 @@ fn a_key_that_must_not_be_trusted_stops_the_start() {
     };
     let openssl = |arguments: &[&str]| {
         let output = Command::new("openssl").args(arguments).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
+        succeeds(&output);
         output.stdout
     };
     let public_of = |private: &[u8]| {

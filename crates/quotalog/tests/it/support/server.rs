@@ -19,6 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::answer::Answer;
+use crate::cli::succeeds;
 use crate::faults::{at_another_time, other_clocks};
 
 /// The admin token of servers that are given one.
@@ -142,7 +143,7 @@ impl Site {
             drop(self.serve());
         }
         let output = self.run(&[&["token", "create"], arguments].concat());
-        assert!(output.status.success(), "{output:?}");
+        succeeds(&output);
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
