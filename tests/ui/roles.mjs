@@ -76,16 +76,7 @@ export async function anOwnerSeesTheOwnPageOnly(open) {
   await quota("neighbour", "secrets", "daily", 10, 3);
   const secret = await token("user", "owner 1");
   const tab = await open();
-  await tab.visit();
-  await tab.field("Token").fill(secret);
-  await tab.button("Sign in").click();
-  await tab.page.getByRole("heading", { name: "Whose token is this?" }).waitFor();
-  await tab.isAccessible();
-  await tab.field("User").fill("neighbour");
-  await tab.button("Sign in").click();
-  await tab.sees("This token is not that user’s.");
-  await tab.field("User").fill("owner 1");
-  await tab.button("Sign in").click();
+  await tab.signIn(secret);
   await tab.page.getByRole("heading", { name: "My quotas" }).waitFor();
   await tab.sees("10 per day");
   await tab.page.reload();
@@ -117,7 +108,7 @@ export async function aRevokedTokenEndsTheVisit(open) {
 export async function aSignedTokenIsItsUsersUntilItExpires(open) {
   await quota("日本 jwt", "calls", "daily", 10, 3);
   const tab = await open();
-  // It tells whose it is, so nobody asks. The server has 30 s of grace.
+  // The server has 30 s of grace.
   await tab.signIn(await jwt({ sub: "日本 jwt" }, -10));
   await tab.page.getByRole("heading", { name: "My quotas" }).waitFor();
   await tab.page.getByRole("link", { name: "calls" }).click();

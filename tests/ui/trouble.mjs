@@ -117,6 +117,10 @@ export async function c71_refusalsHaveMessagesOfTheirOwn(open) {
     await tab.page.unroute("**/reset");
   }
   assert.match(said["403 "], /may not do this/);
+  // The one that no page asks for by itself.
+  const [forbidden, ...others] = tab.found.splice(0);
+  assert.match(forbidden, / 403 .*\/reset\)$/);
+  assert.deepEqual(others, []);
   assert.match(said["429 "], /Too many requests.*Try again in 30s/);
   assert.match(said["503 /problems/unavailable"], /cannot reach its data.*Nothing was changed/);
   assert.match(said["503 /problems/outcome-unknown"], /may or may not have been made/);

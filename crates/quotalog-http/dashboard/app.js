@@ -72,7 +72,7 @@ function App() {
   const [failure, setFailure] = useState(null);
 
   const signIn = (found) => {
-    keep({ token: found.token, userId: found.userId });
+    keep({ token: found.token });
     setEnded(false);
     setSession({ ...found, isNew: true });
   };
@@ -85,9 +85,8 @@ function App() {
   const check = async () => {
     setFailure(null);
     try {
-      const { token, userId } = session;
-      const found = await whoIs(token, [userId]);
-      setSession(found.role === "user" && !found.userId ? null : { token, ...found });
+      const { token } = session;
+      setSession({ token, ...(await whoIs(token)) });
     } catch (failed) {
       if (failed.status === 401) signOut(true);
       else setFailure(failed);

@@ -1,4 +1,4 @@
-// Signing in: with a token, and with the user's id where the token is one user's and does not tell whose.
+// Signing in with a token.
 
 import { useRef, useState } from "./vendor/preact-hooks.js";
 import { whoIs } from "./api.js";
@@ -8,8 +8,6 @@ import { t } from "./text.js";
 
 export function SignIn({ ended, onSignIn }) {
   const [token, setToken] = useState("");
-  const [userId, setUserId] = useState("");
-  const [asksUser, setAsksUser] = useState(false);
   const [failure, setFailure] = useState(null);
   const [busy, setBusy] = useState(false);
   const form = useRef();
@@ -23,51 +21,34 @@ export function SignIn({ ended, onSignIn }) {
       focusFault(form.current);
     };
     setFailure(null);
-    if (!token.trim()) return fail({ kind: "unauthorized" });
+    const secret = token.trim();
+    if (!secret) return fail({ kind: "unauthorized" });
     setBusy(true);
     try {
-      const secret = token.trim();
-      const found = await whoIs(secret, asksUser ? [userId] : []);
-      if (found.role !== "user" || found.userId) return onSignIn({ token: secret, ...found });
-      if (asksUser) return fail({ kind: "otherUser" });
-      setAsksUser(true);
-      setBusy(false);
-      requestAnimationFrame(() => form.current.querySelector("[name=user_id]").focus());
+      const found = await whoIs(secret);
+      onSignIn({ token: secret, ...found });
     } catch (failed) {
       if (!failed.kind) throw failed;
       fail(failed);
     }
   }
-  const restart = () => {
-    setAsksUser(false);
-    setFailure(null);
-    setToken("");
-    setUserId("");
-  };
 
-  const why = failure && text.failure(failure.kind === "unauthorized" ? { ...failure, kind: "wrongToken" } : failure);
   const ofToken = failure?.kind === "unauthorized";
-  const ofUser = failure?.kind === "otherUser" || failure?.kind === "noId" || failure?.kind === "invalid";
+  const why = failure && text.failure(ofToken ? { ...failure, kind: "wrongToken" } : failure);
   return html`<div class="card narrow">
-    <${Page} title=${t(asksUser ? "signin.user.title" : "signin.title")} lead=${t(asksUser ? "signin.user.lead" : "signin.lead")}>
+    <${Page} title=${t("signin.title")} lead=${t("signin.lead")}>
       ${ended && !failure && html`<${Notice} tone="warning">${t("signin.ended")}<//>`}
-      ${why && !ofToken && !ofUser && html`<${Notice} tone="error">${why}<//>`}
+      ${why && !ofToken && html`<${Notice} tone="error">${why}<//>`}
       <form ref=${form} onSubmit=${submit} noValidate>
-        ${asksUser
-          ? html`<${Field} key="user" label=${t("field.user")} fault=${ofUser && why}>
-              ${(field) => html`<input ...${field} name="user_id" autocomplete="off" autocapitalize="none" spellcheck=${false}
-                value=${userId} onInput=${(event) => setUserId(event.target.value)} />`}
-            <//>`
-          : html`<${Field} key="token" label=${t("signin.token")} fault=${ofToken && why}>
-              ${(field) => html`<input ...${field} name="token" type="password" autocomplete="off" autofocus
-                value=${token} onInput=${(event) => setToken(event.target.value)} />`}
-            <//>`}
+        <${Field} label=${t("signin.token")} fault=${ofToken && why}>
+          ${(field) => html`<input ...${field} name="token" type="password" autocomplete="off" autofocus
+            value=${token} onInput=${(event) => setToken(event.target.value)} />`}
+        <//>
         <p class="unseen" role="alert">${why}</p>
         <div class="buttons">
           <button type="submit" class="primary" aria-disabled=${String(busy)}>${t(busy ? "signin.checking" : "signin.button")}</button>
-          ${asksUser && html`<button type="button" onClick=${restart}>${t("signin.back")}</button>`}
         </div>
-        ${!asksUser && html`<p class="hint">${t("signin.none", { command: html`<${Id} id="quotalog token create" />` })}</p>`}
+        <p class="hint">${t("signin.none", { command: html`<${Id} id="quotalog token create" />` })}</p>
       </form>
     <//>
   </div>`;

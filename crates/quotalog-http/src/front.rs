@@ -244,7 +244,7 @@ pub(crate) fn is_private(path: &str) -> bool {
     let first = path.split('/').nth(1).unwrap_or_default();
     matches!(
         first,
-        "quotas" | "consume" | "defaults" | "tokens" | "audit"
+        "quotas" | "consume" | "defaults" | "tokens" | "audit" | "whoami"
     )
 }
 
@@ -261,6 +261,7 @@ mod tests {
             "/consume",
             "/defaults/r",
             "/audit",
+            "/whoami",
         ] {
             assert!(is_private(path), "{path}");
         }

@@ -15,7 +15,7 @@ use utoipa::OpenApi;
 use crate::front::is_private;
 use crate::routes::{
     audit, batch, consume, dashboard, defaults, docs, health, metrics, openapi, policy, problems,
-    quotas, refund, reset, tokens, usage, user_quotas,
+    quotas, refund, reset, tokens, usage, user_quotas, whoami,
 };
 
 /// The name under which operations refer to the bearer token.
@@ -52,7 +52,7 @@ names it.";
         policy::set, policy::delete, user_quotas::erase,
         defaults::set, defaults::get, defaults::delete,
         quotas::list, user_quotas::list, usage::list, defaults::list,
-        audit::list, tokens::create, tokens::list, tokens::revoke,
+        audit::list, tokens::create, tokens::list, tokens::revoke, whoami::tell,
         health::alive, health::ready, metrics::for_admins, problems::explain,
         openapi::document, docs::page, docs::file,
         dashboard::page, dashboard::file, dashboard::file_of_folder,

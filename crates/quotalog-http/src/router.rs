@@ -11,7 +11,7 @@ use crate::metrics::Metrics;
 use crate::problem::Problem;
 use crate::routes::{
     audit, batch, consume, dashboard, defaults, docs, health, metrics, openapi, policy, problems,
-    quotas, refund, reset, tokens, usage, user_quotas,
+    quotas, refund, reset, tokens, usage, user_quotas, whoami,
 };
 
 /// What the routes work with.
@@ -60,6 +60,7 @@ pub fn router(app: App) -> Router {
         ("/audit", get(audit::list)),
         ("/tokens", post(tokens::create).get(tokens::list)),
         ("/tokens/{id}", delete(tokens::revoke)),
+        ("/whoami", get(whoami::tell)),
         ("/healthz", get(health::alive)),
         ("/readyz", get(health::ready)),
         ("/problems/{name}", get(problems::explain)),

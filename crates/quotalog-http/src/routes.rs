@@ -17,3 +17,4 @@ pub(crate) mod reset;
 pub(crate) mod tokens;
 pub(crate) mod usage;
 pub(crate) mod user_quotas;
+pub(crate) mod whoami;

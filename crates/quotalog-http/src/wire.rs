@@ -140,6 +140,16 @@ pub(crate) struct TokenBody<'a> {
     expires_at: Option<Instant>,
 }
 
+/// What a token may do, and for whom.
+#[derive(Debug, serde::Serialize, ToSchema)]
+#[schema(as = Whoami)]
+pub(crate) struct WhoamiBody<'a> {
+    #[schema(value_type = schemas::Role)]
+    pub(crate) role: &'static str,
+    #[schema(value_type = Option<schemas::UserId>, required)]
+    pub(crate) user_id: Option<&'a str>,
+}
+
 /// A new token with its secret.
 #[derive(serde::Serialize, ToSchema)]
 #[schema(as = NewToken)]

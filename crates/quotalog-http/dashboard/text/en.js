@@ -36,9 +36,6 @@ export const messages = {
   "signin.checking": "Signing in…",
   "signin.none": "No token? Whoever runs the server makes one: {command}",
   "signin.ended": "Your token is no longer valid. Sign in with another one.",
-  "signin.user.title": "Whose token is this?",
-  "signin.user.lead": "This token belongs to one user. Enter that user’s id exactly as it is written.",
-  "signin.back": "Use another token",
 
   "field.user": "User",
   "field.resource": "Resource",
@@ -205,7 +202,6 @@ export const messages = {
 
   "error.unauthorized": "Your token is not valid any more.",
   "error.wrongToken": "This token is not valid: it is unknown, revoked or expired.",
-  "error.otherUser": "This token is not that user’s.",
   "error.forbidden": "Your token may not do this. Ask an admin.",
   "error.notFound": "It is not there any more.",
   "error.changed": "Somebody else has changed it in the meantime. Nothing was changed; look at it again.",

@@ -36,9 +36,6 @@ export const messages = {
   "signin.checking": "確認中…",
   "signin.none": "トークンがない場合は、サーバーの管理者が作成できます：{command}",
   "signin.ended": "トークンが無効になりました。別のトークンでサインインしてください。",
-  "signin.user.title": "誰のトークンですか",
-  "signin.user.lead": "このトークンは一人のユーザー用です。そのユーザーIDを正確に入力してください。",
-  "signin.back": "別のトークンを使う",
 
   "field.user": "ユーザー",
   "field.resource": "リソース",
@@ -205,7 +202,6 @@ export const messages = {
 
   "error.unauthorized": "トークンは無効になりました。",
   "error.wrongToken": "このトークンは無効です：不明、失効済み、または期限切れです。",
-  "error.otherUser": "このトークンはそのユーザーのものではありません。",
   "error.forbidden": "このトークンでは許可されていません。管理者に依頼してください。",
   "error.notFound": "すでに存在しません。",
   "error.changed": "その間に別の人が変更しました。何も変更していません。もう一度確認してください。",

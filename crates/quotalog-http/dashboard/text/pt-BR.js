@@ -36,9 +36,6 @@ export const messages = {
   "signin.checking": "Entrando…",
   "signin.none": "Não tem um token? Quem cuida do servidor cria um: {command}",
   "signin.ended": "Seu token não é mais válido. Entre com outro.",
-  "signin.user.title": "De quem é este token?",
-  "signin.user.lead": "Este token pertence a um usuário. Digite o id desse usuário exatamente como é escrito.",
-  "signin.back": "Usar outro token",
 
   "field.user": "Usuário",
   "field.resource": "Recurso",
@@ -205,7 +202,6 @@ export const messages = {
 
   "error.unauthorized": "Seu token não é mais válido.",
   "error.wrongToken": "Este token não é válido: é desconhecido, foi revogado ou expirou.",
-  "error.otherUser": "Este token não é desse usuário.",
   "error.forbidden": "Seu token não pode fazer isso. Peça a um administrador.",
   "error.notFound": "Isso não existe mais.",
   "error.changed": "Outra pessoa fez uma alteração nesse meio-tempo. Nada foi alterado; veja de novo.",

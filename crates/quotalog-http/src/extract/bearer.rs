@@ -4,7 +4,7 @@
 use axum::extract::FromRequestParts;
 use axum::http::header::{AUTHORIZATION, HeaderValue};
 use axum::http::request::Parts;
-use quotalog_auth::{Action, Caller};
+use quotalog_auth::{Action, Caller, Role};
 use quotalog_domain::{Command, IdempotencyKey, Operation};
 use quotalog_front::{Admitted, Overloaded};
 use quotalog_ledger::Asker;
@@ -29,6 +29,11 @@ impl Authenticated {
         } else {
             Err(Problem::forbidden())
         }
+    }
+
+    /// What it may do.
+    pub(crate) fn role(&self) -> &Role {
+        &self.caller.role
     }
 
     /// A command of this caller, kept under `key` if the request has one.

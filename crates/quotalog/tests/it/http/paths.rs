@@ -221,7 +221,7 @@ async fn an_unknown_path_is_not_found_and_a_slash_at_the_end_makes_one() {
 async fn a_wrong_method_is_told_the_right_ones_and_counts_nothing() {
     let app = TestApp::new().await;
     app.policy("hourly", 5).await;
-    let routes: [(&str, &[Method]); 17] = [
+    let routes: [(&str, &[Method]); 18] = [
         ("/quotas", &[Method::GET, Method::HEAD]),
         ("/quotas/u", &[Method::GET, Method::HEAD, Method::DELETE]),
         ("/quotas/u/r/usage", &[Method::GET, Method::HEAD]),
@@ -241,6 +241,7 @@ async fn a_wrong_method_is_told_the_right_ones_and_counts_nothing() {
         ),
         ("/tokens", &[Method::GET, Method::HEAD, Method::POST]),
         ("/tokens/x", &[Method::DELETE]),
+        ("/whoami", &[Method::GET, Method::HEAD]),
         ("/healthz", &[Method::GET, Method::HEAD]),
         ("/readyz", &[Method::GET, Method::HEAD]),
         ("/problems/forbidden", &[Method::GET, Method::HEAD]),
@@ -305,6 +306,7 @@ async fn head_answers_what_get_does_without_the_body() {
         ("/defaults", 200),
         ("/defaults/none", 404),
         ("/audit", 200),
+        ("/whoami", 200),
         ("/healthz", 200),
         ("/readyz", 200),
         ("/problems/forbidden", 200),

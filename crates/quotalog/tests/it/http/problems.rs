@@ -203,6 +203,7 @@ async fn a_fault_of_ours_is_logged_once_with_the_request_id() {
         (Method::POST, "/tokens", r#"{"role":"viewer"}"#),
         (Method::GET, "/tokens", ""),
         (Method::DELETE, "/tokens/x", ""),
+        (Method::GET, "/whoami", ""),
         (Method::DELETE, "/quotas/u/%00", ""),
     ];
     for (number, (method, path, body)) in routes.into_iter().enumerate() {

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use hyper::{Method, Request};
 use quotalog_auth::Role;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::answer::Answer;
 use crate::support::app::{TestApp, instant};
@@ -232,6 +232,43 @@ async fn a_token_ends_on_its_second() {
     unauthorized(ask(Method::GET, "/quotas/u/r", "").await);
 }
 
+#[tokio::test]
+async fn a_token_is_told_what_it_is_good_for() {
+    let app = TestApp::new().await;
+    let odd = "日本 a+b%2F\"\u{202e}";
+    let tokens = [
+        (
+            app.admin.clone(),
+            json!({ "role": "admin", "user_id": null }),
+        ),
+        (
+            app.token(Role::Viewer).await,
+            json!({ "role": "viewer", "user_id": null }),
+        ),
+        (
+            app.token(Role::Service).await,
+            json!({ "role": "service", "user_id": null }),
+        ),
+        (
+            app.user_token(odd).await,
+            json!({ "role": "user", "user_id": odd }),
+        ),
+    ];
+    for (token, expected) in tokens {
+        let answer = app.call(Method::GET, "/whoami", &token, "").await.is(200);
+        assert_eq!(answer.json(), expected);
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+        for query in ["?token=x", "?user_id=u"] {
+            let answer = app
+                .call(Method::GET, &format!("/whoami{query}"), &token, "")
+                .await;
+            let name = query[1..].split('=').next().unwrap();
+            answer.faults(&[&format!("{name} unknown_parameter")]);
+        }
+    }
+    unauthorized(app.call(Method::GET, "/whoami", "unknown", "").await);
+}
+
 /// Whatever would be answered, also what is judged without the store.
 #[tokio::test]
 async fn a_revoked_token_is_refused_from_the_next_request_on() {
@@ -261,6 +298,8 @@ async fn a_revoked_token_is_refused_from_the_next_request_on() {
         (Method::POST, "/quotas/u/r/consume", json, "", 200),
         (Method::POST, "/consume", json, batch, 429),
         (Method::POST, "/consume", json, r#"{"items":[7]}"#, 422),
+        (Method::GET, "/whoami", json, "", 200),
+        (Method::GET, "/whoami?x=1", json, "", 422),
         (Method::GET, "/quotas", json, "", 403),
         (Method::GET, "/audit", json, "", 403),
         (Method::DELETE, "/quotas/u", json, "", 403),
@@ -311,6 +350,7 @@ async fn a_revoked_admin_reads_and_changes_nothing() {
         (Method::GET, "/quotas/u/r/usage", ""),
         (Method::GET, "/audit", ""),
         (Method::GET, "/defaults", ""),
+        (Method::GET, "/whoami", ""),
         (Method::PUT, "/defaults/r", HOURLY_100),
         (Method::PUT, "/quotas/u/r", HOURLY_100),
         (Method::POST, "/quotas/u/r/refund", ""),

@@ -133,6 +133,15 @@ async fn a_named_claim_says_the_role() {
     ] {
         assert_eq!(statuses(none).await, [401; 4]);
     }
+    for (role, told) in [
+        ("viewer", json!({ "role": "viewer", "user_id": null })),
+        ("user", json!({ "role": "user", "user_id": "alice" })),
+    ] {
+        let claims = json!({"realm_access": {"roles": role}});
+        let token = token(&issuer, "alice", claims);
+        let answer = app.call(Method::GET, "/whoami", &token, "").await.is(200);
+        assert_eq!(answer.json(), told);
+    }
 }
 
 #[tokio::test]
