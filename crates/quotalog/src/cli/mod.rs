@@ -15,8 +15,9 @@ mod server;
 mod table;
 mod token;
 
-use std::error::Error as _;
+use std::error::Error;
 use std::io::{ErrorKind, Write as _};
+use std::num::{IntErrorKind, ParseIntError};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -227,13 +228,24 @@ fn wrong_value(error: &clap::Error) -> Option<String> {
         .and_then(|own| own.get_env()?.to_str())
         .map_or_else(String::new, |variable| format!(" ({variable})"));
     let advice = match (error.get(ContextKind::ValidValue), error.source()) {
-        (_, Some(cause)) => cause.to_string(),
+        (_, Some(cause)) => of_number(cause).unwrap_or_else(|| cause.to_string()),
         (Some(ContextValue::Strings(valid)), None) if !valid.is_empty() => {
             format!("write one of: {}", valid.join(", "))
         }
         (Some(_) | None, None) => return None,
     };
     Some(format!("{flag}{variable} is {value:?}: {advice}"))
+}
+
+/// What to write where a number should be.
+fn of_number(cause: &(dyn Error + 'static)) -> Option<String> {
+    let error: &ParseIntError = cause.downcast_ref()?;
+    let advice = if *error.kind() == IntErrorKind::PosOverflow {
+        "write a smaller number"
+    } else {
+        "write a whole number, without a sign"
+    };
+    Some(advice.to_owned())
 }
 
 /// Writes one line for the caller or a script. A reader that went away ends nothing; a full disk is a failure, since

@@ -73,7 +73,7 @@ pub(super) struct Change {
     #[command(flatten)]
     pair: Pair,
     /// How many units [default: 1].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     amount: Option<u64>,
     /// Under this key the same command counts once, however often it is run.
     #[arg(long, value_name = "KEY")]

@@ -51,10 +51,10 @@ The token is read from QUOTALOG_TOKEN. An id that begins with a dash stands afte
 #[group(required = true, multiple = false)]
 pub(super) struct PolicyArguments {
     /// So many units in each hour of UTC.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     hourly: Option<u64>,
     /// So many units in each day of UTC.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     daily: Option<u64>,
 }
 

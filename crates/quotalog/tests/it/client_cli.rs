@@ -369,6 +369,28 @@ fn wrong_commands_exit_with_2() {
 }
 
 #[test]
+fn a_wrong_number_is_named_with_the_way_out() {
+    let whole = "write a whole number, without a sign";
+    let consume: &[&str] = &["quota", "consume", "u", "r", "--amount"];
+    let list: &[&str] = &["quota", "list", "--limit"];
+    let hourly: &[&str] = &["quota", "set", "u", "r", "--hourly"];
+    let daily: &[&str] = &["default", "set", "r", "--daily"];
+    for (command, value, advice) in [
+        (consume, "-1", whole),
+        (consume, "1.5", whole),
+        (consume, "", whole),
+        (consume, "99999999999999999999", "write a smaller number"),
+        (list, "x", whole),
+        (hourly, "-1", whole),
+        (daily, "1_000", whole),
+    ] {
+        let output = quotalog().args(command).arg(value).output().unwrap();
+        let flag = command.last().unwrap();
+        fails(&output, 2, &format!("{flag} is {value:?}: {advice}"));
+    }
+}
+
+#[test]
 fn shells_take_their_completions() {
     let folder = tempfile::tempdir().unwrap();
     for shell in ["bash", "zsh", "fish"] {
