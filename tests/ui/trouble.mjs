@@ -310,10 +310,25 @@ export async function aLostAnswerIsTriedAgainUnderItsKey(open) {
 
 export async function aServerThatIsAwayAtTheStartIsAskedAgain(open) {
   const tab = await asAdmin(open);
-  await tab.page.route("**/quotas**", (route) => route.abort());
+  await tab.page.route("**/whoami", (route) => route.abort());
   await tab.page.reload();
   await tab.sees("The server does not answer.");
-  await tab.page.unroute("**/quotas**");
+  await tab.page.unroute("**/whoami");
   await tab.button("Try again").click();
   await tab.page.getByRole("heading", { name: "Near the limit" }).waitFor();
+}
+
+export async function aLongSearchIsWaitedFor(open) {
+  await quota("searched", "r", "daily", 100, 99);
+  const tab = await asAdmin(open);
+  await tab.go("defaults");
+  await tab.page.getByRole("heading", { name: "Defaults" }).waitFor();
+  // As if a minute passed with every request. The server itself searches no longer than that.
+  await tab.page.evaluate(() => {
+    AbortSignal.timeout = (patienceMs) => (patienceMs > 60_000 ? new AbortController().signal : AbortSignal.abort());
+  });
+  await tab.button("Refresh").click();
+  await tab.sees("The server does not answer.");
+  await tab.go("near");
+  await tab.page.getByRole("link", { name: "searched" }).waitFor();
 }

@@ -44,7 +44,7 @@ export function query(parameters) {
 
 /** Something that calls with `token`. `onUnauthorized` is told when the server does not know it. */
 export function client(token, onUnauthorized = () => {}) {
-  return async function call(method, to, { body, headers = {}, signal } = {}) {
+  return async function call(method, to, { body, headers = {}, signal, patienceMs = ANSWER_MS_MAX } = {}) {
     const changes = method !== "GET";
     const fields = new Headers(headers);
     try {
@@ -54,7 +54,7 @@ export function client(token, onUnauthorized = () => {}) {
       throw new Failure("unauthorized", { status: 401 });
     }
     if (body !== undefined) fields.set("Content-Type", "application/json");
-    const timeout = AbortSignal.timeout(ANSWER_MS_MAX);
+    const timeout = AbortSignal.timeout(patienceMs);
     let response, data;
     try {
       response = await fetch(to, {

@@ -8,7 +8,8 @@ import { now } from "./api.js";
 const FINAL = new Set(["unauthorized", "forbidden", "invalid", "noId"]);
 
 /**
- * `load(signal)` again every `everyS` seconds, or once if that is 0; anew when `key` changes.
+ * `load(signal)` again every `everyS` seconds, or once if that is 0; anew when `key` changes. What takes longer than that
+ * rests for as long as it took.
  * Returns `{data, at, failure, busy, paused, refresh, put, setPaused}`.
  */
 export function useLive(load, key, everyS) {
@@ -21,10 +22,11 @@ export function useLive(load, key, everyS) {
   useEffect(() => {
     let request, timer;
     let over = false;
+    let tookMs = 0;
     const plan = (failure) => {
       clearTimeout(timer);
       if (over || !everyS || FINAL.has(failure?.kind)) return;
-      timer = setTimeout(tick, Math.max(everyS, failure?.retryAfterS ?? 0) * 1_000);
+      timer = setTimeout(tick, Math.max(everyS * 1_000, (failure?.retryAfterS ?? 0) * 1_000, tookMs));
     };
     // Nobody reads a hidden page. When it is shown again, it is brought up to date at once.
     const tick = () => (document.hidden || latest.current.paused ? plan() : refresh());
@@ -34,9 +36,10 @@ export function useLive(load, key, everyS) {
       request?.abort();
       clearTimeout(timer);
       const { signal } = (request = new AbortController());
+      const beganMs = performance.now();
       setState((old) => ({ ...(old.key === key ? old : { key }), busy: true }));
       try {
-        const data = await latest.current.load(signal);
+        const data = await latest.current.load(signal).finally(() => (tookMs = performance.now() - beganMs));
         if (signal.aborted) return;
         setState({ key, data, at: now() });
         plan();

@@ -8,6 +8,8 @@ import * as text from "./text.js";
 import { t } from "./text.js";
 
 export const FRESH_S = 5;
+// The server looks at every pair that was used today. It gives up after a minute itself.
+const SEARCH_MS_MAX = 70_000;
 
 export function Near({ ids: [resource = ""] }) {
   const { call, mayChange } = useSession();
@@ -15,7 +17,7 @@ export function Near({ ids: [resource = ""] }) {
   useEffect(() => setTyped(resource), [resource]);
   const [count, setCount] = useState("20");
   const to = `quotas${query({ sort: "used_percent", limit: count, resource })}`;
-  const live = useLive(async (signal) => (await call("GET", to, { signal })).data.quotas, to, FRESH_S);
+  const live = useLive(async (signal) => (await call("GET", to, { signal, patienceMs: SEARCH_MS_MAX })).data.quotas, to, FRESH_S);
   const filter = (event) => {
     event.preventDefault();
     // In the address, so that the way back leads to the same list.
