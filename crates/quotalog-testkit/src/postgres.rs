@@ -95,7 +95,8 @@ struct Watch {
 }
 
 impl Setup {
-    /// A server as it is by default.
+    /// A server as it is by default, but that nothing needs to be on disk: its processes are killed, the machine never,
+    /// and a disk that others use too keeps nobody waiting.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -123,13 +124,7 @@ impl Cluster {
     pub fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Option<Cluster>> = OnceLock::new();
         SHARED
-            .get_or_init(|| {
-                let setup = Setup::new()
-                    .setting("max_connections", "300")
-                    // It is never killed, so nothing needs to be on disk.
-                    .setting("fsync", "off");
-                Self::made(&setup)
-            })
+            .get_or_init(|| Self::made(&Setup::new().setting("max_connections", "300")))
             .as_ref()
             .or_else(|| missing(NO_SERVER))
     }
@@ -144,6 +139,7 @@ impl Cluster {
         let mut settings = vec![
             ("listen_addresses".to_owned(), "127.0.0.1".to_owned()),
             ("unix_socket_directories".to_owned(), String::new()),
+            ("fsync".to_owned(), "off".to_owned()),
         ];
         settings.extend(setup.settings.iter().cloned());
         let cluster = Self::without_data(programs()?, settings);

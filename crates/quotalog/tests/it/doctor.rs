@@ -249,7 +249,7 @@ fn settings_are_judged_as_at_the_start() {
 
 /// A database on a server whose settings are sound, with an admin's token.
 fn on_postgres() -> Option<(Cluster, Database, Site)> {
-    let cluster = Cluster::own(&Setup::new())?;
+    let cluster = Cluster::own(&Setup::new().setting("fsync", "on"))?;
     let database = cluster.database();
     let site = Site::on(&database);
     site.token(&["--role", "admin"]);

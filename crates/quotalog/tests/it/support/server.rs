@@ -75,10 +75,9 @@ impl Site {
 
     /// A folder for servers and commands on a database of PostgreSQL.
     pub(crate) fn on(database: &Database) -> Self {
-        Self {
-            postgres: Some(database.clone()),
-            ..Self::new()
-        }
+        let mut site = Self::new();
+        site.postgres = Some(database.clone());
+        site
     }
 
     pub(crate) fn database(&self) -> PathBuf {
@@ -297,6 +296,20 @@ impl Server {
     pub(crate) async fn usage(&self, path: &str) -> (String, u64) {
         let answer = self.call(Method::GET, path, "").await.is(200);
         (answer.window_start(), answer.usage())
+    }
+}
+
+/// What a test that failed shows of the servers' log.
+const LINES_SHOWN: usize = 50;
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<_> = log.lines().collect();
+            let last = lines.len().saturating_sub(LINES_SHOWN);
+            eprintln!("the end of the log:\n{}", lines[last..].join("\n"));
+        }
     }
 }
 
