@@ -117,7 +117,7 @@ pub(crate) async fn page(
             let key = [&*before.to_string()];
             let entry = tx
                 .passed_over
-                .held("quotalog_audit", &key, row::audit_entry(row));
+                .held("quotalog_audit", key, row::audit_entry(row));
             if !listing.add(entry, AuditId(before)) {
                 return Ok(listing.more());
             }

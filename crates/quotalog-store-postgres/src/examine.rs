@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quotalog_domain::Timestamp;
+use quotalog_record::unfit::{PassedOver, Unfit};
 use quotalog_record::{Finding, Grade};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -11,8 +12,7 @@ use tokio_postgres::{Error, Row};
 
 use crate::connection::{Connection, Connector};
 use crate::fault::of_opening;
-use crate::passed_over::PassedOver;
-use crate::row::{self, Unfit};
+use crate::row;
 use crate::{OpenError, PostgresConfig, believed, schema, token, tx};
 
 /// How often a server that does not answer is asked, and the pause in between.

@@ -4,12 +4,12 @@
 //! pairs, a slice at a time, each in a transaction of its own. What is answered is read once more, in one
 //! transaction at the end.
 
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use quotalog_auth::Credential;
 use quotalog_domain::{Pair, Quota};
 use quotalog_ledger::store::{Judged, QuotaFilter, StoreError};
+use quotalog_record::Ranked;
 use tokio_postgres::Error;
 
 use crate::list::{self, Among, Walk};
@@ -87,27 +87,3 @@ async fn rank(
     ranked.sort_unstable();
     Ok(ranked.into_iter().map(|Ranked(quota)| quota).collect())
 }
-
-/// A quota in the order of the answer: the fullest comes first, equal ones by their pair.
-struct Ranked(Quota);
-
-impl Ord for Ranked {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let fuller = other.0.cmp_used_part(&self.0);
-        fuller.then_with(|| self.0.pair.cmp(&other.0.pair))
-    }
-}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Ranked {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Ranked {}

@@ -18,7 +18,6 @@ mod host;
 mod import;
 mod instant;
 mod list;
-mod passed_over;
 #[cfg(test)]
 mod plans;
 mod pool;

@@ -170,7 +170,7 @@ pub(crate) async fn known(tx: &Tx<'_>, rows: &[Row]) -> Result<Vec<(Pair, Option
         let key = [row::text(row, 0), row::text(row, 1)];
         let Some(pair) = tx
             .passed_over
-            .held("quota_policies", &key, row::pair(row, 0))
+            .held("quota_policies", key, row::pair(row, 0))
         else {
             continue;
         };
@@ -218,7 +218,7 @@ pub(crate) async fn usage(
         for row in &rows {
             before = row.try_get(0)?;
             let key = [user_id, resource];
-            let held = tx.passed_over.held("quota_usage", &key, row::usage(row, 0));
+            let held = tx.passed_over.held("quota_usage", key, row::usage(row, 0));
             let entry = held.map(|(window_start, usage)| UsageEntry {
                 window_start,
                 usage,
@@ -251,7 +251,7 @@ pub(crate) async fn defaults(
             after = row.try_get(0)?;
             let resource = row::resource(row, 0);
             let key = [&*after];
-            let held = tx.passed_over.held("quotalog_defaults", &key, resource);
+            let held = tx.passed_over.held("quotalog_defaults", key, resource);
             if let Some(resource) = held {
                 let policy = quota::default(tx.passed_over, &resource, row, 1);
                 let entry = policy.map(|policy| DefaultPolicy {

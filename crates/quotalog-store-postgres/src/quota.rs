@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use quotalog_auth::Credential;
 use quotalog_domain::{Pair, Policy, Quota, Resource, Source, Timestamp, Usage};
 use quotalog_ledger::store::{Judged, Revoked, StoreError};
+use quotalog_record::unfit::PassedOver;
 use tokio_postgres::{Error, Row};
 
 use crate::connection::Value;
 use crate::fault::before_commit;
 use crate::instant::Instant;
-use crate::passed_over::PassedOver;
 use crate::row;
 use crate::store::Inner;
 use crate::tx::{self, Tx, holds, in_time, token_id};
@@ -189,7 +189,7 @@ pub(crate) fn default(
     first: usize,
 ) -> Option<Policy> {
     let read = row::policy(row, first);
-    let held = passed_over.held("quotalog_defaults", &[resource.as_str()], read);
+    let held = passed_over.held("quotalog_defaults", [resource.as_str()], read);
     held.flatten()
 }
 

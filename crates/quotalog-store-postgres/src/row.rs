@@ -4,36 +4,10 @@ use quotalog_auth::{Actor, ActorKind, Role, RoleKind, TokenId, TokenName, TokenR
 use quotalog_domain::{Limit, Pair, Policy, Resource, Timestamp, UserId, Window};
 use quotalog_ledger::store::{AuditAction, AuditEntry, AuditId, Facts};
 use quotalog_record::facts;
+use quotalog_record::unfit::Unfit;
 use tokio_postgres::Row;
 
 use crate::instant::Instant;
-
-/// What of a row the domain cannot hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unfit {
-    #[error("the user id is none")]
-    UserId,
-    #[error("the resource is none")]
-    Resource,
-    #[error("the window is unknown")]
-    Window,
-    #[error("the limit is not a positive integer")]
-    Limit,
-    #[error("the usage is not an integer of 0 or more")]
-    Usage,
-    #[error("an instant is none of the years 1 to 9999")]
-    Instant,
-    #[error("the role is unknown")]
-    Role,
-    #[error("the name is none")]
-    Name,
-    #[error("the actor is unknown")]
-    Actor,
-    #[error("the action is unknown")]
-    Action,
-    #[error("the facts are unreadable")]
-    Facts,
-}
 
 /// `window, limit_count, created_at, updated_at`, from column `first` on; `None` if there is no policy in the
 /// row, as where a default serves the pair.

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use quotalog_record::unfit::PassedOver;
+
 use crate::config::{PostgresClock, PostgresConfig};
 use crate::connection::Connector;
-use crate::passed_over::PassedOver;
 use crate::pool::Pool;
 use crate::{OpenError, schema};
 

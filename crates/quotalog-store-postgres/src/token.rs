@@ -8,13 +8,13 @@ use quotalog_domain::{Timestamp, UserId};
 use quotalog_ledger::store::{
     Deed, ExpiryPassed, Judged, Listed, Page, Publish, Revoked, StoreError, TokenOrder,
 };
+use quotalog_record::unfit::PassedOver;
 use tokio_postgres::Error;
 
 use crate::connection::Connection;
 use crate::fault::before_commit;
 use crate::instant::Instant;
 use crate::list::Listing;
-use crate::passed_over::PassedOver;
 use crate::quota::Head;
 use crate::store::Inner;
 use crate::tx::{For, Tx, in_time, token_id};
@@ -73,7 +73,7 @@ pub(crate) async fn caller(store: &Inner, hash: TokenHash) -> Result<Option<Call
         generation, now, ..
     } = Head::of(&row).map_err(before_commit)?;
     let read = row::token(&row, 3);
-    let token = store.passed_over.held(TABLE, &[row::text(&row, 3)], read);
+    let token = store.passed_over.held(TABLE, [row::text(&row, 3)], read);
     Ok(token
         .filter(|token| !token.expired_at(now))
         .map(|token| Caller::holding(token, generation)))
@@ -152,7 +152,7 @@ pub(crate) async fn page(
         for row in &rows {
             after = row.try_get(0)?;
             let key = [row::text(row, 1)];
-            let token = tx.passed_over.held(TABLE, &key, row::token(row, 1));
+            let token = tx.passed_over.held(TABLE, key, row::token(row, 1));
             if !listing.add(token, TokenOrder(after)) {
                 return Ok(listing.more());
             }
@@ -181,7 +181,7 @@ pub(crate) async fn has_valid_admin(
 ) -> Result<bool, Error> {
     let rows = connection.query(ADMINS, &[]).await?;
     Ok(rows.iter().any(|row| {
-        let token = passed_over.held(TABLE, &[row::text(row, 0)], row::token(row, 0));
+        let token = passed_over.held(TABLE, [row::text(row, 0)], row::token(row, 0));
         token.is_some_and(|token| !token.expired_at(now))
     }))
 }
@@ -239,7 +239,7 @@ async fn delete(tx: &Tx<'_>, credential: &Credential, id: &TokenId) -> Result<bo
     let Some(row) = tx.connection().query_opt(FIND_BY_ID, &[&id_text]).await? else {
         return Ok(false);
     };
-    let token = tx.passed_over.held(TABLE, &[id_text], row::token(&row, 0));
+    let token = tx.passed_over.held(TABLE, [id_text], row::token(&row, 0));
     let deed = Deed::token_revoked(id, token.as_ref());
     // First, while the name of a token that deletes itself can still be found.
     audit::write(tx, credential, &deed).await?;

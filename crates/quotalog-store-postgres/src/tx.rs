@@ -6,12 +6,12 @@ use std::time::Duration;
 use quotalog_auth::{Credential, Generation, Standing};
 use quotalog_domain::Timestamp;
 use quotalog_ledger::store::{Judged, Revoked, StoreError};
+use quotalog_record::unfit::PassedOver;
 use tokio_postgres::{Error, Row};
 
 use crate::connection::{Begin, Connection, Value};
 use crate::fault::{Fault, before_commit};
 use crate::instant::Instant;
-use crate::passed_over::PassedOver;
 use crate::pool::Lease;
 use crate::store::Inner;
 

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use quotalog_domain::Timestamp;
 use quotalog_ledger::clock::Clock;
+use quotalog_record::unfit::PassedOver;
 use quotalog_record::{Finding, Grade};
 use rusqlite::Connection;
 
-use crate::passed_over::PassedOver;
 use crate::schema::{self, Rows};
 use crate::tx::Tx;
 use crate::{OpenError, backup, believed, connection, instant, place, shape, token};

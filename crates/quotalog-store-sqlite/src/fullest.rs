@@ -5,12 +5,12 @@
 //! between, and the log can be moved into the database. What is answered is read once more, in one
 //! transaction at the end, which also judges the caller's credential again.
 
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use quotalog_auth::Credential;
 use quotalog_domain::{Pair, Quota, Timestamp, Usage, Window, WindowSpan};
 use quotalog_ledger::store::{Judged, Page, QuotaFilter, StoreError};
+use quotalog_record::Ranked;
 use rusqlite::{OptionalExtension as _, Result, Row};
 
 use crate::ports::judged;
@@ -214,27 +214,3 @@ fn rank(
     let quotas = ranked.into_iter().map(|Ranked(quota)| quota);
     Ok(quotas.take(len_max).collect())
 }
-
-/// A quota in the order of the answer: the fullest comes first, equal ones by their pair.
-struct Ranked(Quota);
-
-impl Ord for Ranked {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let fuller = other.0.cmp_used_part(&self.0);
-        fuller.then_with(|| self.0.pair.cmp(&other.0.pair))
-    }
-}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Ranked {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Ranked {}

@@ -14,11 +14,11 @@ use quotalog_ledger::clock::Clock;
 use quotalog_ledger::store::{StoreError, StoreFuture};
 use quotalog_record::import::{Entry, Fate, Import, Present, Staged, Subject, Tally, Tell, Wanted};
 use quotalog_record::transfer::ROWS_MAX;
+use quotalog_record::unfit::PassedOver;
 use rusqlite::{Connection, OptionalExtension as _, Result, TransactionBehavior};
 
 use crate::batch::{INSERT_USAGE, UPDATE_USAGE, must_be_one, save_default, save_policy, stored};
 use crate::fault::{Fault, at_commit, before_commit};
-use crate::passed_over::PassedOver;
 use crate::presence::Presence;
 use crate::quota::{self, Pairs};
 use crate::schema::{self, refused};

@@ -16,7 +16,6 @@ mod fullest;
 mod import;
 mod instant;
 mod list;
-mod passed_over;
 mod place;
 #[cfg(test)]
 mod plans;

@@ -1,10 +1,11 @@
 //! Reading what belongs to one pair: its policy, or its resource's default, and its usage of today.
 
 use quotalog_domain::{Pair, Policy, Quota, Resource, Source, Timestamp, Usage, Window};
+use quotalog_record::unfit::Unfit;
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Result, Row};
 
 use crate::instant;
-use crate::row::{self, Unfit};
+use crate::row;
 use crate::tx::Tx;
 
 pub(crate) const FIND_POLICY: &str = "SELECT id, window, limit_count, created_at, updated_at \
@@ -130,11 +131,6 @@ pub(crate) fn held<T>(
     row: &Row<'_>,
     read: impl FnOnce(&Row<'_>) -> std::result::Result<T, Unfit>,
 ) -> Result<Option<T>> {
-    match read(row) {
-        Ok(value) => Ok(Some(value)),
-        Err(why) => {
-            tx.passed_over.note(table, row.get(0)?, why);
-            Ok(None)
-        }
-    }
+    let key: i64 = row.get(0)?;
+    Ok(tx.passed_over.held(table, key, read(row)))
 }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 use quotalog_ledger::clock::Clock;
+use quotalog_record::unfit::PassedOver;
 use rusqlite::Connection;
 
 use crate::connection;
-use crate::passed_over::PassedOver;
 use crate::tx::Tx;
 use crate::writer::{Message, panic_text};
 

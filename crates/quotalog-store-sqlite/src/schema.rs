@@ -4,11 +4,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use quotalog_domain::Timestamp;
+use quotalog_record::unfit::Unfit;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, Result, Row};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::row::Unfit;
 use crate::turnstile::{TurnError, Turnstile};
 use crate::{OpenError, batch, believed, connection, place, quota, row, shape};
 

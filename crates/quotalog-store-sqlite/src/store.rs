@@ -7,10 +7,10 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Sender, TrySendError, bounded};
 use quotalog_ledger::clock::Clock;
 use quotalog_ledger::store::{StoreError, StoreFuture};
+use quotalog_record::unfit::PassedOver;
 use tokio::sync::oneshot;
 
 use crate::fault::{self, Fault, before_commit};
-use crate::passed_over::PassedOver;
 use crate::presence::Presence;
 use crate::reader::{ReadJob, Reader, Soundness};
 use crate::tx::Tx;

@@ -1,9 +1,8 @@
 //! What all work inside a transaction has at hand.
 
 use quotalog_domain::Timestamp;
+use quotalog_record::unfit::PassedOver;
 use rusqlite::Connection;
-
-use crate::passed_over::PassedOver;
 
 /// A transaction that is open, and its one instant.
 #[derive(Debug)]

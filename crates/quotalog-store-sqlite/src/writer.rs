@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 use quotalog_ledger::clock::Clock;
 use quotalog_ledger::store::StoreError;
+use quotalog_record::unfit::PassedOver;
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::connection;
 use crate::fault::{self, Fault, at_commit, before_commit};
-use crate::passed_over::PassedOver;
 use crate::presence::Presence;
 use crate::turnstile::Turnstile;
 use crate::tx::Tx;

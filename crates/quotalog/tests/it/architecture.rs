@@ -71,6 +71,7 @@ const USES: &[(&str, &[&str])] = &[
             "serde_json",
             "sha2",
             "thiserror",
+            "tracing",
         ],
     ),
     (
