@@ -29,6 +29,7 @@ pub(crate) fn fails(output: &Output, code: i32, word: &str) {
 }
 
 /// The command did what it was told.
+#[track_caller]
 pub(crate) fn succeeds(output: &Output) {
     assert!(output.status.success(), "{output:?}");
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::cli::succeeds;
 use crate::support::jwt::AUDIENCE;
 use crate::support::npm::from_npm;
 use crate::support::server::{ADMIN, Site, in_a_morning, skipped};
@@ -45,7 +46,7 @@ fn a_browser_walks_every_page() {
     )
     .unwrap();
     let imported = site.run(&["import", "--what", "usage", usage.to_str().unwrap()]);
-    assert!(imported.status.success(), "{imported:?}");
+    succeeds(&imported);
     // They give up by themselves, in bounded time.
     let output = Command::new(node)
         .arg("run.mjs")

@@ -198,8 +198,7 @@ async fn a_node_does_all_its_work_as_a_role_that_may_change_no_table() {
 
     // Before the tables are there, a node may not make them.
     fails(&run(&["token", "list"], node), 2, "permission denied");
-    let output = run(&["token", "list"], owner);
-    succeeds(&output);
+    succeeds(&run(&["token", "list"], owner));
     let server = site.serve_with(|command| {
         as_role(command, node.0, node.1);
         command
@@ -224,8 +223,7 @@ async fn a_node_does_all_its_work_as_a_role_that_may_change_no_table() {
     }
     let commands: [&[&str]; 2] = [&["token", "create", "--role", "viewer"], &["prune"]];
     for arguments in commands {
-        let output = run(arguments, node);
-        succeeds(&output);
+        succeeds(&run(arguments, node));
     }
     assert!(!site.log().contains(" ERROR quotalog"), "{}", site.log());
 
@@ -241,6 +239,5 @@ async fn a_node_does_all_its_work_as_a_role_that_may_change_no_table() {
     }
     let file = format!("sqlite:{}", site.folder.path().join("copy.db").display());
     let (from, to) = (url(owner.0), file.as_str());
-    let output = run(&["copy", "--from", &from, "--to", to], owner);
-    succeeds(&output);
+    succeeds(&run(&["copy", "--from", &from, "--to", to], owner));
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hyper::Method;
 
+use crate::cli::succeeds;
 use crate::support::load::{Load, Tally};
 use crate::support::server::{ADMIN, Server, Site, skipped, until};
 use crate::support::tls::put;
@@ -235,7 +236,7 @@ async fn reading_counting_saving_and_pruning_at_once_fails_none() {
         std::thread::spawn(move || {
             while !done.load(Ordering::SeqCst) {
                 let pruned = site.run(&["prune"]);
-                assert!(pruned.status.success(), "{pruned:?}");
+                succeeds(&pruned);
             }
         })
     };

@@ -17,7 +17,7 @@ fn prepared(cluster: &Cluster) -> (Database, Site) {
     let database = cluster.database();
     let site = Site::on(&database);
     let listed = site.run(&["token", "list"]);
-    assert!(listed.status.success(), "{listed:?}");
+    succeeds(&listed);
     (database, site)
 }
 

@@ -255,7 +255,7 @@ async fn a_mixed_load_meets_no_fault_while_old_rows_go() {
         }
     }
     let prune = prune.wait_with_output().unwrap();
-    assert!(prune.status.success(), "{prune:?}");
+    succeeds(&prune);
     assert_eq!(database.ask(OLD), "0");
     for (quota, tally) in sums.iter().enumerate() {
         assert!(tally.granted_in_all() > 100, "{tally:?}");

@@ -4,6 +4,7 @@ use hyper::Method;
 use quotalog_testkit::postgres::{Cluster, Database};
 use tonic::Code;
 
+use crate::cli::succeeds;
 use crate::support::rls::{Rls, call, of_pair};
 use crate::support::server::{ADMIN, Server, Site, until, with_rls};
 
@@ -26,7 +27,7 @@ impl Scene {
         let database = Cluster::shared()?.database();
         let site = Site::on(&database);
         let listed = site.run(&["token", "list"]);
-        assert!(listed.status.success(), "{listed:?}");
+        succeeds(&listed);
         let role = format!("{}_node", database.name());
         database.ask(&format!(
             "CREATE ROLE {role} LOGIN PASSWORD 'secret'; GRANT {RIGHTS} TO {role}"

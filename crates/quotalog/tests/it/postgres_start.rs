@@ -324,7 +324,7 @@ async fn the_command_line_works_beside_a_node() {
     let consume = connection.call(Method::POST, CONSUME, secret, "");
     consume.await.unwrap().problem(401, "unauthorized");
     let pruned = site.run(&["prune"]);
-    assert!(pruned.status.success(), "{pruned:?}");
+    succeeds(&pruned);
     assert_eq!(
         String::from_utf8(pruned.stdout).unwrap(),
         "deleted 0 rows\n"

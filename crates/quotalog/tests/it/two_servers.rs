@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use hyper::Method;
 
+use crate::cli::succeeds;
 use crate::support::load::{Load, Tally};
 use crate::support::server::{ADMIN, Connection, Server, Site, read_number, until};
 
@@ -216,7 +217,7 @@ async fn the_command_line_works_beside_busy_servers() {
             check.unwrap().is(200);
         }
         let revoked = site.run(&["token", "revoke", id]);
-        assert!(revoked.status.success(), "{revoked:?}");
+        succeeds(&revoked);
         for server in [&a, &b] {
             let mut connection = server.connect().await;
             for (method, path) in [(Method::GET, "/quotas/u/r"), (Method::POST, CONSUME)] {
@@ -228,7 +229,7 @@ async fn the_command_line_works_beside_busy_servers() {
 
     old_rows(&site, 4_000);
     let pruned = site.run(&["prune"]);
-    assert!(pruned.status.success(), "{pruned:?}");
+    succeeds(&pruned);
     let old = "SELECT count(*) FROM quota_usage WHERE window_start < '2021'";
     assert_eq!(read_number(&site.database(), old), 0);
 
