@@ -62,10 +62,11 @@ impl PassedOver {
         key: impl Debug,
         read: Result<T, Unfit>,
     ) -> Option<T> {
-        read.map_err(|why| self.note(table, &key, why)).ok()
+        read.map_err(|why| self.note(table, key, why)).ok()
     }
 
-    fn note(&self, table: &'static str, key: &dyn Debug, why: Unfit) {
+    /// Notes that the row of this `key` was passed over.
+    pub fn note(&self, table: &'static str, key: impl Debug, why: Unfit) {
         let now = Instant::now();
         let silenced = {
             let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);

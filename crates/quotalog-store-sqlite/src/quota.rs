@@ -131,6 +131,12 @@ pub(crate) fn held<T>(
     row: &Row<'_>,
     read: impl FnOnce(&Row<'_>) -> std::result::Result<T, Unfit>,
 ) -> Result<Option<T>> {
-    let key: i64 = row.get(0)?;
-    Ok(tx.passed_over.held(table, key, read(row)))
+    match read(row) {
+        Ok(value) => Ok(Some(value)),
+        Err(why) => {
+            let key: i64 = row.get(0)?;
+            tx.passed_over.note(table, key, why);
+            Ok(None)
+        }
+    }
 }
