@@ -1,6 +1,6 @@
 //! The shapes of answers in JSON. The domain's types know nothing of them.
 
-use quotalog_auth::TokenRecord;
+use quotalog_auth::{Role, TokenRecord};
 use quotalog_domain::{DefaultPolicy, Quota, Resource, UserId};
 pub(crate) use quotalog_front::{JSON_BYTES_USUAL, QuotaBody};
 use quotalog_ledger::store::{AuditEntry, Fact, Facts, UsageEntry};
@@ -145,9 +145,9 @@ pub(crate) struct TokenBody<'a> {
 #[schema(as = Whoami)]
 pub(crate) struct WhoamiBody<'a> {
     #[schema(value_type = schemas::Role)]
-    pub(crate) role: &'static str,
+    role: &'static str,
     #[schema(value_type = Option<schemas::UserId>, required)]
-    pub(crate) user_id: Option<&'a str>,
+    user_id: Option<&'a str>,
 }
 
 /// A new token with its secret.
@@ -203,6 +203,15 @@ impl<'a> From<&'a TokenRecord> for TokenBody<'a> {
             name: token.name.as_ref().map(quotalog_auth::TokenName::as_str),
             created_at: Instant(token.created_at),
             expires_at: token.expires_at.map(Instant),
+        }
+    }
+}
+
+impl<'a> From<&'a Role> for WhoamiBody<'a> {
+    fn from(role: &'a Role) -> Self {
+        Self {
+            role: role.kind().as_str(),
+            user_id: role.user_id().map(UserId::as_str),
         }
     }
 }

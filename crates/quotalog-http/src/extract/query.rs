@@ -38,6 +38,17 @@ impl Query {
     pub(crate) fn parameters(&self) -> Result<Parameters<'_>, Problem> {
         Parameters::parse(self.0.query())
     }
+
+    /// Refuses every parameter, on a route that has nothing else to judge.
+    pub(crate) fn has_none(&self) -> Result<(), Problem> {
+        let mut faults = Faults::default();
+        self.parameters()?.no_more(&mut faults);
+        if faults.is_empty() {
+            Ok(())
+        } else {
+            Err(faults.into())
+        }
+    }
 }
 
 impl<S: Sync> FromRequestParts<S> for Query {

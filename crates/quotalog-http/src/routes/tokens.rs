@@ -127,13 +127,7 @@ pub(crate) async fn revoke(
     query: Query,
 ) -> Result<Response, Problem> {
     caller.may(Action::Administer)?;
-    let parameters = query.parameters()?;
-
-    let mut faults = Faults::default();
-    parameters.no_more(&mut faults);
-    if !faults.is_empty() {
-        return Err(faults.into());
-    }
+    query.has_none()?;
 
     let id = TokenId::named(id.as_str());
     if app.ledger.revoke_token(caller.caller(), id).await? {

@@ -3,12 +3,10 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use quotalog_domain::UserId;
 
 use crate::answer;
 use crate::extract::bearer::Authenticated;
 use crate::extract::query::Query;
-use crate::fault::Faults;
 use crate::problem::Problem;
 use crate::router::App;
 use crate::wire::WhoamiBody;
@@ -28,18 +26,8 @@ pub(crate) async fn tell(
     caller: Authenticated,
     query: Query,
 ) -> Result<Response, Problem> {
-    let parameters = query.parameters()?;
-    let mut faults = Faults::default();
-    parameters.no_more(&mut faults);
-    if !faults.is_empty() {
-        return Err(faults.into());
-    }
-
+    query.has_none()?;
     app.ledger.confirm(caller.caller()).await?;
-    let role = caller.role();
-    let body = WhoamiBody {
-        role: role.kind().as_str(),
-        user_id: role.user_id().map(UserId::as_str),
-    };
+    let body = WhoamiBody::from(caller.role());
     Ok(answer::json(StatusCode::OK, &body))
 }
